@@ -1,0 +1,1 @@
+"""WMS2: requests become HTCondor DAGs, kept alive by Temporal workflows."""
