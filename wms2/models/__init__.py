@@ -1,0 +1,1 @@
+"""Models that cross a boundary: what people write, what the database records, what the DAG files carry."""

@@ -1,0 +1,52 @@
+"""A block of an output dataset, as it goes into the catalogue."""
+
+from __future__ import annotations
+
+from typing import Literal
+from uuid import UUID, uuid5
+
+from wms2.models.base import Model
+from wms2.models.output import ProducedFile
+from wms2.models.request import Request
+from wms2.patterns import BlockName, Dataset, OutputDatasetName, SiteName
+
+_BLOCKS = UUID("6d0f5a0e-4a63-5c0e-9d0b-6c2b6f3a7c11")
+
+
+class Provenance(Model):
+    """How the files of a dataset were made."""
+
+    primary_type: Literal["mc", "data"]
+    release: str
+    global_tag: str
+    module: str
+    configuration: str
+    """What tells one configuration from another: a hash where the real one is not known."""
+    parent: Dataset | None
+
+
+class NewBlock(Model):
+    """Files of one dataset at one site. It is complete when it is registered: nothing is added later."""
+
+    name: BlockName
+    dataset: OutputDatasetName
+    site: SiteName
+    files: tuple[ProducedFile, ...]
+    provenance: Provenance
+
+
+def block_name(request_name: str, dataset: str, work_unit: int) -> str:
+    """The same for the same work unit, so that registering it again is recognised."""
+    return f"{dataset}#{uuid5(_BLOCKS, f'{request_name} {dataset} {work_unit}')}"
+
+
+def provenance(request: Request, dataset: str) -> Provenance:
+    module = next(output.module for output in request.outputs if output.dataset == dataset)
+    return Provenance(
+        primary_type="data" if request.merged_lfn_base.startswith("/store/data") else "mc",
+        release=request.cmssw_version or "CMSSW_0_0_0",
+        global_tag=request.global_tag or "UNKNOWN",
+        module=module,
+        configuration=request.digest8,
+        parent=request.input_dataset,
+    )

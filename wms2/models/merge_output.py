@@ -1,0 +1,48 @@
+"""`merge_output.json`: what a work unit produced. It is produced when this file is valid."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from wms2.models.base import Count, Model
+from wms2.models.output import ProducedFile
+from wms2.patterns import Lfn, RequestName, SiteName
+
+
+class ProcessedNode(Model):
+    """What a processing node was planned to do and did; a pilot may end before its last planned event."""
+
+    cluster: int
+    events: Count
+    events_read: Count | None = None
+    first_event: int | None
+    last_event: int | None
+    files: tuple[Lfn, ...]
+    pilot: dict[str, Any] | None = None
+
+
+class MergeOutput(Model):
+    version: Annotated[int, Field(ge=1, le=1)]
+    request: RequestName
+    round: Count
+    work_unit: Count
+    site: SiteName
+    cluster: int
+    files: tuple[ProducedFile, ...]
+    nodes: dict[str, ProcessedNode]
+    metrics: dict[str, Any]
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    @property
+    def events_written(self) -> int:
+        """Events in the dataset that has most of them: what the request counts as produced."""
+        written: Counter[str] = Counter()
+        for file in self.files:
+            written[file.dataset] += file.events
+        return max(written.values(), default=0)
