@@ -1,0 +1,196 @@
+"""Who gets a slot, and on which submit host: strict priority, then age, within a limit and what hosts can carry.
+
+The state is never changed in place: every function takes one and returns the next.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from wms2.models.messages import HostReport, Slot, SlotRequest
+
+SHOWN_IN_LINE = 10
+
+T = TypeVar("T")
+
+
+class Waiter(BaseModel):
+    """A request in line. The lower its turn, the longer it has waited."""
+
+    model_config = ConfigDict(frozen=True)
+
+    asked: SlotRequest
+    turn: int
+
+
+class Lease(BaseModel):
+    """A slot that is lent. Until it is told, its request does not know of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    slot: Slot
+    told: bool = False
+
+
+class AdmissionState(BaseModel):
+    """Everything admission knows, by request and by host. Fields are only ever added, with a default."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: int = 1
+    limit: int = 300
+    """How many slots may be lent at a time."""
+    concurrent_work_units: int = 10
+    """What a DAG runs at a time: a DAGMan process each, beside its own."""
+    hosts: dict[str, int] = {}
+    """How many DAGMan processes each submit host may run."""
+    waiting: dict[str, Waiter] = {}
+    leases: dict[str, Lease] = {}
+    next_turn: int = 0
+    look_at: datetime | None = None
+    """When requests that are gone are looked for next."""
+
+    @property
+    def slot_cost(self) -> int:
+        """The DAGMan processes of one slot."""
+        return 1 + self.concurrent_work_units
+
+
+def ask(state: AdmissionState, asked: SlotRequest) -> AdmissionState:
+    """Put a request in line. A request has one place: a newer round takes over an older one's.
+
+    Asking again changes the priority and keeps the turn. Whoever asks for a slot it already has did not hear
+    of it, and is told again.
+    """
+    if _knows_newer(state, asked):
+        return state
+    lease, waiter = state.leases.get(asked.request), state.waiting.get(asked.request)
+    if lease and lease.slot.round == asked.round:
+        untold = lease.model_copy(update={"told": False})
+        return state.model_copy(update={"leases": {**state.leases, asked.request: untold}})
+    turn = waiter.turn if waiter else state.next_turn
+    return state.model_copy(
+        update={
+            "leases": _without(state.leases, asked.request),
+            "waiting": {**state.waiting, asked.request: Waiter(asked=asked, turn=turn)},
+            "next_turn": state.next_turn + (0 if waiter else 1),
+        }
+    )
+
+
+def give_back(state: AdmissionState, returned: SlotRequest) -> AdmissionState:
+    """Take a request's slot back, or its place in line. What belongs to a newer round stays."""
+    return state if _knows_newer(state, returned) else forget(state, [returned.request])
+
+
+def forget(state: AdmissionState, gone: list[str]) -> AdmissionState:
+    """Free the slots and the places of requests that are gone."""
+    return state.model_copy(
+        update={"leases": _without(state.leases, *gone), "waiting": _without(state.waiting, *gone)}
+    )
+
+
+def host_ready(state: AdmissionState, report: HostReport) -> AdmissionState:
+    return state.model_copy(update={"hosts": {**state.hosts, report.host: report.dagmans}})
+
+
+def set_limit(state: AdmissionState, limit: int) -> AdmissionState:
+    """Zero lends nothing more. Slots above a lowered limit stay lent until they are given back."""
+    return state.model_copy(update={"limit": max(limit, 0)})
+
+
+def in_line(state: AdmissionState) -> list[SlotRequest]:
+    """Those who wait, in the order of their turn: highest priority first, then who has waited longest."""
+    waiters = sorted(state.waiting.values(), key=lambda waiter: (-waiter.asked.priority, waiter.turn))
+    return [waiter.asked for waiter in waiters]
+
+
+def free_dagmans(state: AdmissionState) -> dict[str, int]:
+    """What each host can still carry; below zero after it announced less than it was lent."""
+    free = dict(state.hosts)
+    for lease in state.leases.values():
+        if lease.slot.host in free:
+            free[lease.slot.host] -= state.slot_cost
+    return free
+
+
+def due(state: AdmissionState) -> list[Slot]:
+    """The slots to lend now, in order. Who finds no room on a host is passed over and keeps the place."""
+    free = free_dagmans(state)
+    open_slots = state.limit - len(state.leases)
+    slots: list[Slot] = []
+    for asked in in_line(state):
+        if len(slots) >= open_slots:
+            break
+        host = _choose_host(free, state.slot_cost, asked.host)
+        if host is not None:
+            free[host] -= state.slot_cost
+            slots.append(Slot(request=asked.request, round=asked.round, host=host))
+    return slots
+
+
+def lend(state: AdmissionState) -> AdmissionState:
+    """Lend every slot that is due. The leases are untold still."""
+    slots = due(state)
+    return state.model_copy(
+        update={
+            "leases": {**state.leases, **{slot.request: Lease(slot=slot) for slot in slots}},
+            "waiting": _without(state.waiting, *(slot.request for slot in slots)),
+        }
+    )
+
+
+def untold(state: AdmissionState) -> list[Slot]:
+    return [lease.slot for lease in state.leases.values() if not lease.told]
+
+
+def told(state: AdmissionState, slots: list[Slot]) -> AdmissionState:
+    leases = {slot.request: Lease(slot=slot, told=True) for slot in slots}
+    return state.model_copy(update={"leases": {**state.leases, **leases}})
+
+
+def unreachable(state: AdmissionState, slot: Slot) -> AdmissionState:
+    """Free a slot whose request could not be told, unless the request has asked again since."""
+    if state.leases.get(slot.request) != Lease(slot=slot, told=True):
+        return state
+    return forget(state, [slot.request])
+
+
+def as_markdown(state: AdmissionState) -> str:
+    """The state in words, for whoever looks at the workflow."""
+    lines = [
+        f"**{len(state.leases)}** of {state.limit} slots lent, **{len(state.waiting)}** requests wait",
+        "",
+    ]
+    free = free_dagmans(state)
+    lines += [f"- {host}: {free[host]} of {state.hosts[host]} DAGMans free" for host in sorted(free)]
+    if not free:
+        lines.append("No submit host has reported: start a worker on one.")
+    if first := in_line(state)[:SHOWN_IN_LINE]:
+        lines += [
+            "",
+            "Next in line: " + ", ".join(f"{one.request} (priority {one.priority})" for one in first),
+        ]
+    return "\n".join(lines)
+
+
+def _knows_newer(state: AdmissionState, late: SlotRequest) -> bool:
+    """Whether a newer round of the same request has a slot or a place in line."""
+    if lease := state.leases.get(late.request):
+        return lease.slot.round > late.round
+    waiter = state.waiting.get(late.request)
+    return waiter is not None and waiter.asked.round > late.round
+
+
+def _choose_host(free: dict[str, int], cost: int, wanted: str | None) -> str | None:
+    """The host with most room; of equals the first by name. A round that is planned has no choice."""
+    fitting = [host for host, room in free.items() if room >= cost and wanted in (None, host)]
+    return min(fitting, key=lambda host: (-free[host], host), default=None)
+
+
+def _without(entries: dict[str, T], *names: str) -> dict[str, T]:
+    dropped = set(names)
+    return {name: entry for name, entry in entries.items() if name not in dropped}

@@ -1,0 +1,56 @@
+"""What a plan and an output mean for the ledger."""
+
+from __future__ import annotations
+
+from wms2.models.ledger import EventRange, PlannedFile, PlannedRound, PlannedUnit, ProducedUnit
+from wms2.models.merge_output import MergeOutput, ProcessedNode
+from wms2.models.plan import RoundPlan, WorkUnit
+from wms2.models.workflow import RoundKind
+
+
+def planned_round(plan: RoundPlan, nodes: int, submit_host: str | None = None) -> PlannedRound:
+    """The entries of a round, recorded before anything of it is submitted."""
+    snapshot = plan.snapshot
+    whole = {
+        file.lfn: PlannedFile(lfn=file.lfn, events=file.events, size_bytes=file.size_bytes)
+        for file in snapshot.inputs
+    }
+    return PlannedRound(
+        request_name=snapshot.request.request_name,
+        number=snapshot.round,
+        kind=RoundKind.PILOT if snapshot.pilot else RoundKind.PRODUCTION,
+        snapshot_digest=snapshot.digest(),
+        nodes=nodes,
+        submit_host=submit_host,
+        work_units=tuple(_planned_unit(unit, whole) for unit in plan.work_units),
+    )
+
+
+def _planned_unit(unit: WorkUnit, whole: dict[str, PlannedFile]) -> PlannedUnit:
+    names = sorted({part.lfn for job in unit.jobs for part in job.files})
+    ends = unit.event_range
+    return PlannedUnit(
+        number=unit.number,
+        events=EventRange(first=ends[0], last=ends[1]) if ends else None,
+        planned_events=unit.events,
+        files=tuple(whole[name] for name in names),
+    )
+
+
+def produced_unit(output: MergeOutput) -> ProducedUnit:
+    """What a work unit is credited with."""
+    return ProducedUnit(
+        number=output.work_unit,
+        site=output.site,
+        processed_events=sum(_processed_events(node) for node in output.nodes.values()),
+        produced_events=output.events_written,
+        output_digest=output.digest(),
+        files=output.files,
+    )
+
+
+def _processed_events(node: ProcessedNode) -> int:
+    """A pilot may stop before its last planned event; a file may hold other numbers than its catalogue says."""
+    if node.pilot and node.first_event is not None and node.last_event is not None:
+        return node.last_event - node.first_event + 1
+    return node.events if node.events_read is None else min(node.events, node.events_read)
