@@ -1,0 +1,225 @@
+"""Around the merge: what it reads, what it made, and what is left to be removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from post_script.election import elected_site
+from post_script.files import read_json, write_json
+from post_script.names import (
+    DONE,
+    LOST,
+    MANIFEST,
+    MERGE_INPUT,
+    MERGE_OUTPUT,
+    REMOVALS,
+    RETRY,
+    SITE_NAME,
+    SKIP,
+    newest_path,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from post_script.attempt import Attempt
+
+_FILE_KEYS = ("dataset", "lfn", "size_bytes", "events", "adler32", "lumis", "parents")
+_REPORT_NAME = re.compile(r"(proc_\d+)\.(\d+)\.report\.json")
+LFN = re.compile(r"/store(?:/[A-Za-z0-9_+=][A-Za-z0-9_.+=-]*)+")
+LFN_LENGTH = 500
+
+
+def collect() -> int:
+    """PRE of the merge: list exactly the files of the accepted reports, never those of a folder.
+
+    A unit that is produced is never merged again: its merged files may be registered by now.
+    """
+    manifest = read_json(MANIFEST)
+    if manifest is None:
+        return RETRY
+    if is_produced(manifest):
+        return SKIP
+    posts = {node: read_json(newest_path(node)) for node in manifest["nodes"]}
+    accepted = {node: post for node, post in posts.items() if post and post["answer"] == DONE}
+    if len(accepted) < len(posts):
+        # Their nodes are done for DAGMan, so nothing would ever make these records again: the group begins anew.
+        write_json(LOST, {"nodes": sorted(set(posts) - set(accepted))})
+        return RETRY
+    files = [
+        dict(output, node=node) for node, post in accepted.items() for output in post["produced"]["outputs"]
+    ]
+    leftovers = _unaccepted_outputs({node: post["cluster"] for node, post in accepted.items()})
+    here = elected_site()
+    write_json(
+        MERGE_INPUT,
+        {
+            "version": 1,
+            "files": files,
+            "leftovers": [output["lfn"] for output in leftovers if output["site"] == here],
+            "elsewhere": [output for output in leftovers if output["site"] != here] + _merged_before(),
+        },
+    )
+    return DONE
+
+
+def _unaccepted_outputs(accepted: dict[str, int]) -> list[dict[str, Any]]:
+    """What attempts that were not accepted staged out, or could not take back when they failed."""
+    found: list[dict[str, Any]] = []
+    for name in sorted(os.listdir(".")):
+        match = _REPORT_NAME.fullmatch(name)
+        if match and accepted.get(match.group(1)) != int(match.group(2)):
+            report = read_json(name) or {}
+            files = report.get("outputs", []) + report.get("left", [])
+            found += [{"lfn": file["lfn"], "site": report["site"]} for file in files]
+    return found
+
+
+def _merged_before() -> list[dict[str, Any]]:
+    """Files of merges that were not accepted. No job removes merged files: that needs a look at the records."""
+    found = []
+    for name in sorted(os.listdir(".")):
+        if re.fullmatch(r"merge\.\d+\.report\.json", name):
+            report = read_json(name) or {}
+            found += [{"lfn": file["lfn"], "site": report["site"]} for file in report.get("outputs", [])]
+    return found
+
+
+def is_produced(manifest: dict[str, Any]) -> bool:
+    """Whether the work unit has its output, whatever became of its DAG afterwards.
+
+    A file that is there but cannot be read is an error, never a reason to make the output again.
+    """
+    try:
+        with open(MERGE_OUTPUT, encoding="utf-8") as file:
+            output = json.load(file)
+    except FileNotFoundError:
+        return False
+    return all(output.get(key) == manifest[key] for key in ("version", "request", "round", "work_unit"))
+
+
+def record_output(attempt: Attempt) -> str | None:
+    """Write `merge_output.json`, by which the work unit counts as produced; or say why it cannot be."""
+    manifest, merged, report = read_json(MANIFEST), read_json(MERGE_INPUT), attempt.report
+    if manifest is None or merged is None or report is None:
+        return "manifest, merge input or report is missing"
+    posts = {node: read_json(newest_path(node)) for node in manifest["nodes"]}
+    accepted = {node: post for node, post in posts.items() if post is not None}
+    if len(accepted) < len(posts):
+        return "the record of an accepted attempt is gone"
+    problem = _malformed(report, manifest) or _disagreement(merged["files"], report)
+    if problem:
+        return problem
+    write_json(MERGE_OUTPUT, _output(manifest, accepted, report))
+    return None
+
+
+def _malformed(report: dict[str, Any], manifest: dict[str, Any]) -> str | None:
+    """A merged file lies where the manifest says and has its size, events, checksum, lumis and parents.
+
+    Exactly what the reader of `merge_output.json` demands: what is written here must be credited there.
+    """
+    bases = {output["dataset"]: output["merged_base"] for output in manifest["outputs"]}
+    if not SITE_NAME.fullmatch(report["site"]):
+        return f"the merge reports {report['site']!r} as its site"
+    for file in report["outputs"]:
+        base = bases.get(file["dataset"])
+        sound = (
+            base is not None
+            and re.fullmatch(re.escape(base) + r"/[A-Za-z0-9_][A-Za-z0-9_.-]*\.root", file["lfn"])
+            and re.fullmatch(r"[0-9a-f]{8}", file["adler32"])
+            and len(file["lfn"]) <= LFN_LENGTH
+            and file["size_bytes"] > 0
+            and file["events"] >= 0
+            and all(_is_lumi(lumi) for lumi in file["lumis"])
+            and all(len(lfn) <= LFN_LENGTH and LFN.fullmatch(lfn) for lfn in file["parents"])
+        )
+        if not sound:
+            return f"the merge reports a file that is none: {str(file['lfn'])[:200]!r}"
+    return None
+
+
+def _is_lumi(lumi: dict[str, Any]) -> bool:
+    numbers = 0 < lumi["run"] < 2**32 and 0 < lumi["lumi"] < 2**32
+    return (
+        numbers
+        and (lumi.get("events") is None or lumi["events"] >= 0)
+        and set(lumi) <= {"run", "lumi", "events"}
+    )
+
+
+def _disagreement(inputs: list[dict[str, Any]], report: dict[str, Any]) -> str | None:
+    """Every accepted file merged, and as many events out as in, for each dataset."""
+    merged = [lfn for output in report["outputs"] for lfn in output["merged_from"]]
+    if sorted(merged) != sorted(file["lfn"] for file in inputs):
+        return "the merge did not read exactly the accepted files"
+    for dataset in sorted({file["dataset"] for file in inputs}):
+        events_in = sum(file["events"] for file in inputs if file["dataset"] == dataset)
+        events_out = sum(file["events"] for file in report["outputs"] if file["dataset"] == dataset)
+        if events_in != events_out:
+            return f"{dataset}: {events_in} events went into the merge and {events_out} came out"
+    return None
+
+
+def _output(
+    manifest: dict[str, Any], accepted: dict[str, dict[str, Any]], report: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "request": manifest["request"],
+        "round": manifest["round"],
+        "work_unit": manifest["work_unit"],
+        "site": report["site"],
+        "cluster": report["cluster"],
+        "files": [{key: file[key] for key in _FILE_KEYS} for file in report["outputs"]],
+        "nodes": {node: _node_summary(manifest["nodes"][node], post) for node, post in accepted.items()},
+        "metrics": _metrics([post["produced"] for post in accepted.values()]),
+    }
+
+
+def _node_summary(plan: dict[str, Any], post: dict[str, Any]) -> dict[str, Any]:
+    measured = post["produced"]["pilot"] or {}
+    read = post["produced"]["inputs"] or []
+    return {
+        "cluster": post["cluster"],
+        "events": plan["events"],
+        "events_read": sum(file["events_read"] for file in read) if plan["files"] else None,
+        "first_event": plan["first_event"],
+        "last_event": measured.get("last_event", plan["last_event"]),
+        "files": [file["lfn"] for file in plan["files"]],
+        "pilot": measured or None,
+    }
+
+
+def _metrics(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each step: how many jobs, and least, mean and most of what was measured."""
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for report in reports:
+        for step in report["steps"] or []:
+            steps.setdefault(step["name"], []).append(step)
+    return {name: {"jobs": len(found), **_spread(found)} for name, found in steps.items()}
+
+
+def _spread(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    spread = {}
+    for key in ("wall_sec", "cpu_sec", "peak_rss_mb", "events_read", "events_written", "output_bytes"):
+        values = [step.get(key) or 0 for step in steps]
+        spread[key] = {"min": min(values), "mean": sum(values) / len(values), "max": max(values)}
+    return spread
+
+
+def record_removals(report: dict[str, Any] | None) -> None:
+    """`removals.json`: what the cleanup left, here or at a site the group was at before."""
+    merged = read_json(MERGE_INPUT) or {"files": [], "leftovers": [], "elsewhere": []}
+    here = elected_site()
+    if report is None:
+        names = [file["lfn"] for file in merged["files"]] + merged["leftovers"]
+        left = [{"lfn": lfn, "reason": "the cleanup did not report"} for lfn in names]
+    else:
+        left = report.get("left", [])
+    removals = [{"lfn": entry["lfn"], "site": here, "reason": entry["reason"]} for entry in left]
+    removals += [dict(entry, reason="of an attempt that was not accepted") for entry in merged["elsewhere"]]
+    write_json(REMOVALS, {"version": 1, "files": removals})
