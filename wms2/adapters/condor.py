@@ -1,0 +1,252 @@
+"""HTCondor: submitting, finding and removing DAGs.
+
+Queries and removals go through the bindings, submission through `condor_submit_dag`. Both block, so every
+method hands its call to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from wms2.errors import Unavailable, UserError
+
+SUBMIT_TIMEOUT_SEC = 120
+RELEASE_SEC = 30
+
+_DAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,299}")
+_SUBMITTED = re.compile(r"submitted to cluster (\d+)")
+_PROJECTION = [
+    "ClusterId",
+    "JobStatus",
+    "DAGNodeName",
+    "DAGManJobId",
+    "DAG_Status",
+    "DAG_NodesTotal",
+    "DAG_NodesDone",
+    "DAG_NodesFailed",
+    "DAG_NodesQueued",
+    "DAG_JobsHeld",
+    "DAG_JobsIdle",
+    "DAG_JobsRunning",
+    "HoldReason",
+]
+RUNNING, HELD = 2, 5
+
+
+class CondorUnavailable(Unavailable):
+    """The schedd or collector does not answer; try again later."""
+
+
+class SubmissionRefused(Unavailable):
+    """condor_submit_dag said no, and why."""
+
+
+class DagmanAd(BaseModel):
+    """A DAGMan job in the queue: the outer one of a round, or that of a work unit (then `node` names it)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cluster: int
+    job_status: int
+    node: str | None = None
+    nodes_total: int = 0
+    nodes_done: int = 0
+    nodes_failed: int = 0
+    jobs_idle: int = 0
+    jobs_running: int = 0
+    jobs_held: int = 0
+    hold_reason: str | None = None
+
+    @property
+    def held(self) -> bool:
+        return self.job_status == HELD
+
+
+class Condor:
+    """The pool that a condor configuration names. One pool a process: the bindings keep it for themselves."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = {**os.environ, **environment}
+        self._config = environment.get("CONDOR_CONFIG", "")
+        self._lock = threading.Lock()
+        self._bindings: Any = None
+
+    async def submit_dag(self, dag: Path, dag_id: str, *, lock: int) -> int:
+        """Submit a DAG tagged with `dag_id`; its cluster id. It does not look whether that was done before.
+
+        `lock` is the descriptor of the round's lock: it stays held until the programs that submit have ended,
+        even if this process dies before.
+        """
+        return await asyncio.to_thread(self._submit_dag, dag, dag_id, lock)
+
+    async def queued_attempts(self, request: str, round_number: int) -> dict[str, int]:
+        """Tag -> cluster of the DAGMans of a round that are in the queue, whichever attempt they are."""
+        constraint = f'regexp("^{_checked(request)}:{round_number:d}:[0-9]+$", WMS2_DagId)'
+        ads = await self._call(
+            lambda htcondor: htcondor.Schedd().query(constraint, ["ClusterId", "WMS2_DagId"])
+        )
+        return {str(ad["WMS2_DagId"]): int(ad["ClusterId"]) for ad in ads}
+
+    async def find_finished(self, dag_id: str, since: float) -> int | None:
+        """The cluster of the DAGMan that carried this tag and left the queue after `since`, by this host's clock."""
+        constraint = f'WMS2_DagId == "{_checked(dag_id)}"'
+        # History is read backwards; nothing that ended before the round was planned can be its DAG.
+        stop = f"EnteredCurrentStatus < {int(since)}"
+        ads = await self._call(
+            lambda htcondor: list(htcondor.Schedd().history(constraint, ["ClusterId"], match=1, since=stop))
+        )
+        return int(ads[0]["ClusterId"]) if ads else None
+
+    async def dagmans(self, cluster: int, dag_id: str) -> list[DagmanAd]:
+        """The outer DAGMan of that cluster, if it is queued and carries the tag, and those of its work units."""
+        own = f'(ClusterId == {cluster:d} && WMS2_DagId == "{_checked(dag_id)}")'
+        constraint = f"{own} || (DAGManJobId == {cluster:d} && JobUniverse == 7)"
+        ads = await self._call(lambda htcondor: htcondor.Schedd().query(constraint, _PROJECTION))
+        return [_dagman_ad(ad, cluster) for ad in ads]
+
+    async def remove_dag(self, cluster: int, dag_id: str, reason: str) -> None:
+        """condor_rm of the outer DAGMan; it and those of its work units write their rescue files.
+
+        A held DAGMan of a work unit would write none, so it is released first and given time to run again.
+        """
+        if held := [ad for ad in await self.dagmans(cluster, dag_id) if ad.held]:
+            for ad in held:
+                await self._act("Release", ad.cluster, reason)
+            await self._until_running(cluster, dag_id)
+        for ad in await self.dagmans(cluster, dag_id):
+            if ad.node is None:
+                await self._act("Remove", ad.cluster, reason)
+
+    async def remove_orphans(self, cluster: int, dag_id: str, reason: str) -> None:
+        """Remove DAGMans of work units whose outer one has gone without them."""
+        for ad in await self.dagmans(cluster, dag_id):
+            await self._act("Remove", ad.cluster, reason)
+
+    async def _until_running(self, cluster: int, dag_id: str) -> None:
+        """A DAGMan that does not start again in time is removed as it is: its unit then begins anew."""
+        for _ in range(RELEASE_SEC):
+            if all(ad.job_status == RUNNING for ad in await self.dagmans(cluster, dag_id)):
+                return
+            await asyncio.sleep(1)
+
+    async def sites(self) -> list[str]:
+        """The sites whose slots the collector knows."""
+        ads = await self._call(
+            lambda htcondor: htcondor.Collector().query(
+                htcondor.AdType.Startd, "GLIDEIN_CMSSite =!= undefined", ["GLIDEIN_CMSSite"]
+            )
+        )
+        return sorted({str(ad["GLIDEIN_CMSSite"]) for ad in ads})
+
+    async def schedd_name(self) -> str:
+        ad = await self._call(lambda htcondor: htcondor.Collector().locate(htcondor.DaemonType.Schedd))
+        return str(ad["Name"])
+
+    async def _act(self, action: str, cluster: int, reason: str) -> None:
+        constraint = f"ClusterId == {cluster:d}"
+        await self._call(
+            lambda htcondor: htcondor.Schedd().act(
+                getattr(htcondor.JobAction, action), constraint, reason=reason
+            )
+        )
+
+    async def _call(self, ask: Any) -> Any:
+        return await asyncio.to_thread(self._blocking_call, ask)
+
+    def _blocking_call(self, ask: Any) -> Any:
+        with self._lock:
+            htcondor = self._loaded()
+            try:
+                return ask(htcondor)
+            except (htcondor.HTCondorException, OSError, RuntimeError) as error:
+                raise CondorUnavailable(
+                    f"HTCondor does not answer ({error}); `wms2 status` shows the stack, `wms2 up` starts it"
+                ) from error
+
+    def _loaded(self) -> Any:
+        """The bindings read their configuration when they are imported, so the environment comes first."""
+        if self._bindings is None:
+            if self._config:
+                os.environ["CONDOR_CONFIG"] = self._config
+            import htcondor2
+
+            htcondor2.reload_config()
+            self._bindings = htcondor2
+        return self._bindings
+
+    def _submit_dag(self, dag: Path, dag_id: str, lock: int) -> int:
+        # Two steps, because condor_submit_dag does not hand the lock on to the condor_submit that it starts.
+        self._run(
+            "condor_submit_dag",
+            # A crash after the submit file was written and before the job was queued leaves that file behind.
+            *("-no_submit", "-update_submit", "-batch-name", _checked(dag_id)),
+            *("-append", f'+WMS2_DagId="{_checked(dag_id)}"', dag.name),
+            folder=dag.parent,
+            lock=lock,
+        )
+        said = self._run("condor_submit", f"{dag.name}.condor.sub", folder=dag.parent, lock=lock)
+        if match := _SUBMITTED.search(said):
+            return int(match[1])
+        raise SubmissionRefused(f"condor_submit did not say how {dag} was queued: {_last_line(said)}")
+
+    def _run(self, *command: str, folder: Path, lock: int) -> str:
+        """What a program of HTCondor said. One that is late goes on alone, and keeps the lock until it is done."""
+        try:
+            program = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                pass_fds=(lock,),
+            )
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{command[0]} is not on the PATH; start the local stack with `wms2 up`, or install HTCondor"
+            ) from error
+        try:
+            said, complained = program.communicate(timeout=SUBMIT_TIMEOUT_SEC)
+        except subprocess.TimeoutExpired as error:
+            raise CondorUnavailable(f"{command[0]} did not come back in {SUBMIT_TIMEOUT_SEC} s") from error
+        if program.returncode != 0:
+            reason = _last_line(complained) or _last_line(said) or "no reason given"
+            raise SubmissionRefused(f"{command[0]} refused the DAG in {folder}: {reason}")
+        return said
+
+
+def _checked(dag_id: str) -> str:
+    if not _DAG_ID.fullmatch(dag_id):
+        raise ValueError(f"{dag_id!r} is no DAG id")
+    return dag_id
+
+
+def _dagman_ad(ad: Mapping[str, Any], outer: int) -> DagmanAd:
+    cluster = int(ad["ClusterId"])
+    return DagmanAd(
+        cluster=cluster,
+        job_status=int(ad["JobStatus"]),
+        node=None if cluster == outer else ad.get("DAGNodeName"),
+        nodes_total=ad.get("DAG_NodesTotal", 0),
+        nodes_done=ad.get("DAG_NodesDone", 0),
+        nodes_failed=ad.get("DAG_NodesFailed", 0),
+        jobs_idle=ad.get("DAG_JobsIdle", 0),
+        jobs_running=ad.get("DAG_JobsRunning", 0),
+        jobs_held=ad.get("DAG_JobsHeld", 0),
+        hold_reason=ad.get("HoldReason"),
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
