@@ -1,0 +1,38 @@
+"""The audit trail: it is only ever added to."""
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from wms2.db.session import RecordConflict
+from wms2.db.tables import AuditRow
+from wms2.models.audit import Action, AuditEntry
+
+
+def record_action(session: Session, action: Action) -> bool:
+    """Whether the action is new; the same one again changes nothing."""
+    inserted = session.execute(
+        insert(AuditRow)
+        .values(**action.model_dump(mode="json"))
+        .on_conflict_do_nothing(index_elements=[AuditRow.action_id])
+        .returning(AuditRow.id)
+    ).one_or_none()
+    if inserted is not None:
+        return True
+    known = session.scalars(select(AuditRow).where(AuditRow.action_id == action.action_id)).one()
+    if _entry(known).action != action:
+        raise RecordConflict(f"the action id {action.action_id} was used for something else; take a new one")
+    return False
+
+
+def audit_trail(session: Session, request_name: str | None = None, limit: int = 1000) -> list[AuditEntry]:
+    """What was done, newest first; to one request, or to all."""
+    query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit)
+    if request_name is not None:
+        query = query.where(AuditRow.request_name == request_name)
+    return [_entry(row) for row in session.scalars(query)]
+
+
+def _entry(row: AuditRow) -> AuditEntry:
+    action = Action.model_validate({name: getattr(row, name) for name in Action.model_fields})
+    return AuditEntry(action=action, at=row.created_at)

@@ -1,0 +1,1 @@
+"""Migrations, applied by `wms2.db.migrate`."""

@@ -1,0 +1,67 @@
+"""A request with its rounds, DAGs, outputs and ledger, read in one go."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from wms2.db.dags import dags_of_round
+from wms2.db.ledger import balance, rounds_of
+from wms2.db.requests import request_record
+from wms2.db.tables import OutputDatasetRow, OutputFileRow, WorkflowRow
+from wms2.models.output import OutputFileStatus, OutputStatus
+from wms2.models.overview import OutputSummary, RequestOverview
+from wms2.models.request import Request
+
+
+def request_overview(session: Session, request_name: str) -> RequestOverview:
+    """Everything that is known of a request, or a UserError when there is none of that name."""
+    record = request_record(session, request_name)
+    rounds = rounds_of(session, request_name)
+    return RequestOverview(
+        record=record,
+        rounds=tuple(rounds),
+        dags=tuple(dag for round in rounds for dag in dags_of_round(session, request_name, round.number)),
+        outputs=_outputs(session, record.request),
+        ledger=balance(session, request_name),
+    )
+
+
+def _outputs(session: Session, request: Request) -> tuple[OutputSummary, ...]:
+    """In the request's own order; a dataset has no row before its first file."""
+    registered = OutputFileRow.status == OutputFileStatus.REGISTERED
+    query = (
+        select(
+            OutputDatasetRow.dataset_name.label("dataset"),
+            OutputDatasetRow.status,
+            OutputDatasetRow.announced_at,
+            func.count(OutputFileRow.id).label("files"),
+            func.count(OutputFileRow.id).filter(registered).label("registered"),
+            func.coalesce(func.sum(OutputFileRow.events), 0).label("events"),
+            func.coalesce(func.sum(OutputFileRow.size_bytes), 0).label("size_bytes"),
+        )
+        .join(WorkflowRow, WorkflowRow.id == OutputDatasetRow.workflow_id)
+        .outerjoin(OutputFileRow, OutputFileRow.output_dataset_id == OutputDatasetRow.id)
+        .where(WorkflowRow.request_name == request.request_name)
+        .group_by(OutputDatasetRow.id)
+    )
+    known = {row.dataset: _summary(dict(row._mapping)) for row in session.execute(query)}
+    return tuple(known.get(dataset) or _pending(dataset) for dataset in request.output_datasets)
+
+
+def _summary(columns: dict[str, object]) -> OutputSummary:
+    # PostgreSQL sums big integers as decimals.
+    whole = {name: int(str(columns[name])) for name in ("files", "registered", "events", "size_bytes")}
+    return OutputSummary.model_validate(columns | whole)
+
+
+def _pending(dataset: str) -> OutputSummary:
+    return OutputSummary(
+        dataset=dataset,
+        status=OutputStatus.PENDING,
+        files=0,
+        registered=0,
+        events=0,
+        size_bytes=0,
+        announced_at=None,
+    )
