@@ -1,0 +1,1 @@
+"""What all workflows, activities and clients share about Temporal."""

@@ -1,0 +1,58 @@
+"""Starting a request's workflow."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+
+from wms2.models.request import Request, RequestStatus
+from wms2.models.request_state import RequestState
+from wms2.temporal.attributes import CAMPAIGN, PRIORITY, REQUESTOR, STATUS
+from wms2.temporal.ids import request_id
+from wms2.temporal.queues import WORKFLOWS
+
+_SUMMARY_LENGTH = 200
+
+
+async def start_request(client: Client, request: Request, *, hold: bool = False) -> None:
+    """Start the workflow of a request whose row is in the database; with `hold` it waits for a release first.
+
+    Raises WorkflowAlreadyStartedError when the request has, or lately had, a workflow.
+    """
+    state = first_state(request, hold=hold)
+    await client.start_workflow(
+        "RequestWorkflow",
+        state,
+        id=request_id(request.request_name),
+        task_queue=WORKFLOWS,
+        id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        static_summary=_summary(request),
+        search_attributes=TypedSearchAttributes(
+            [
+                SearchAttributePair(STATUS, str(state.status)),
+                SearchAttributePair(REQUESTOR, state.requestor),
+                SearchAttributePair(CAMPAIGN, state.campaign),
+                SearchAttributePair(PRIORITY, state.priority),
+            ]
+        ),
+    )
+
+
+def first_state(request: Request, *, hold: bool) -> RequestState:
+    """What a request's workflow knows when it begins."""
+    return RequestState(
+        request_name=request.request_name,
+        requestor=request.requestor,
+        campaign=request.campaign,
+        priority=request.priority,
+        urgent=request.urgent,
+        datasets=request.output_datasets,
+        hold_threshold=request.error_hold_threshold,
+        max_rescues=request.error_max_rescue_attempts,
+        status=RequestStatus.NEW if hold else RequestStatus.SUBMITTED,
+    )
+
+
+def _summary(request: Request) -> str:
+    work = f"{request.total_events} events" if request.is_simulation else f"all of {request.input_dataset}"
+    return f"{work}, for {request.requestor} in {request.campaign}"[:_SUMMARY_LENGTH]

@@ -1,0 +1,26 @@
+"""Task queues: one for workflows and services, and per submit host one for its files and one for its followers."""
+
+from __future__ import annotations
+
+import re
+
+WORKFLOWS = "wms2"
+"""Workflows, and activities that talk to the database and to services."""
+
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}")
+
+
+def host_queue(host: str) -> str:
+    """Activities that need a submit host's files and schedd: planning, submission, removal."""
+    return f"wms2-host-{_checked(host)}"
+
+
+def watch_queue(host: str) -> str:
+    """Followers of a submit host's DAGs: each holds a slot for hours, so they have a queue of their own."""
+    return f"wms2-watch-{_checked(host)}"
+
+
+def _checked(host: str) -> str:
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"{host!r} is no host name")
+    return host

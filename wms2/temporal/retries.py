@@ -1,0 +1,59 @@
+"""How long and how often activities are tried: the presets, all in one place."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TypedDict
+
+from temporalio.common import RetryPolicy
+
+FINAL = ["UserError", "RecordConflict", "ValidationError", "DbsRefused"]
+"""Errors that trying again does not mend."""
+
+
+class Preset(TypedDict, total=False):
+    start_to_close_timeout: timedelta
+    schedule_to_close_timeout: timedelta
+    heartbeat_timeout: timedelta
+    retry_policy: RetryPolicy
+
+
+RECORD = Preset(
+    start_to_close_timeout=timedelta(seconds=60),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(seconds=1),
+        maximum_interval=timedelta(minutes=1),
+        non_retryable_error_types=FINAL,
+    ),
+)
+"""Database writes: tried until they succeed, because a request waits for nothing else."""
+
+HOST = Preset(
+    start_to_close_timeout=timedelta(minutes=15),
+    schedule_to_close_timeout=timedelta(hours=1),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(seconds=2),
+        maximum_interval=timedelta(minutes=2),
+        non_retryable_error_types=FINAL,
+    ),
+)
+"""Work on a submit host: given up after an hour, and then the request is held with the reason."""
+
+SERVICE = Preset(
+    start_to_close_timeout=timedelta(hours=6),
+    heartbeat_timeout=timedelta(minutes=3),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(seconds=1),
+        maximum_interval=timedelta(minutes=5),
+        maximum_attempts=20,
+        non_retryable_error_types=FINAL,
+    ),
+)
+"""Calls of outside services: tried for about an hour. Attempts are counted, not time: many calls may take long."""
+
+FOLLOW = Preset(
+    start_to_close_timeout=timedelta(hours=12),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=2), maximum_interval=timedelta(minutes=1)),
+)
+"""A follower: it lives for hours, is felt to be dead within half a minute, and starts again from nothing."""

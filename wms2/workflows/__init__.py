@@ -1,0 +1,1 @@
+"""Temporal workflows, nothing else: no file, no socket, no database."""

@@ -1,0 +1,111 @@
+"""Admission: one workflow for the whole system lends the slots that active rounds need."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, FailureError
+
+with workflow.unsafe.imports_passed_through():
+    from wms2.core import admission
+    from wms2.core.admission import AdmissionState
+    from wms2.models.messages import HostReport, Slot, SlotRequest
+    from wms2.temporal.ids import request_id
+    from wms2.temporal.retries import RECORD
+
+BETWEEN_LOOKS = timedelta(hours=1)
+NAMES_IN_A_CALL = 500
+SIGNALS_AT_ONCE = 500
+"""The server refuses a workflow task that leaves 2,000 signals pending."""
+
+
+@workflow.defn
+class AdmissionWorkflow:
+    """Lives for ever. Handlers note what came in; the loop lends."""
+
+    @workflow.init
+    def __init__(self, state: AdmissionState) -> None:
+        self._state = state
+        self._settled: AdmissionState | None = None
+        """The state when all that was due in it had been lent and told."""
+
+    @workflow.run
+    async def run(self, _state: AdmissionState) -> None:
+        """Lend slots, and look every hour for requests that ended without giving theirs back."""
+        await asyncio.gather(self._lend_slots(), self._look_for_the_gone())
+
+    @workflow.signal
+    def ask(self, asked: SlotRequest) -> None:
+        self._state = admission.ask(self._state, asked)
+
+    @workflow.signal
+    def give_back(self, returned: SlotRequest) -> None:
+        self._state = admission.give_back(self._state, returned)
+
+    @workflow.signal
+    def host_ready(self, report: HostReport) -> None:
+        self._state = admission.host_ready(self._state, report)
+
+    @workflow.signal
+    def set_limit(self, limit: int) -> None:
+        self._state = admission.set_limit(self._state, limit)
+
+    @workflow.query
+    def state(self) -> AdmissionState:
+        return self._state
+
+    async def _lend_slots(self) -> None:
+        while True:
+            await workflow.wait_condition(lambda: self._state is not self._settled or _history_is_long())
+            self._state = admission.lend(self._state)
+            slots = admission.untold(self._state)
+            now = slots[:SIGNALS_AT_ONCE]
+            self._state = admission.told(self._state, now)
+            self._settled = self._state if now == slots else None
+            await asyncio.gather(*(self._tell(slot) for slot in now))
+            workflow.set_current_details(admission.as_markdown(self._state))
+            if _history_is_long():
+                # A signal that comes in now makes the server hand the task back, and it is read first.
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(self._state)
+
+    async def _tell(self, slot: Slot) -> None:
+        request = workflow.get_external_workflow_handle(request_id(slot.request))
+        try:
+            await request.signal("slot_granted", slot)
+        except FailureError as error:
+            workflow.logger.warning("The slot of %s is free again: %s", slot.request, error)
+            self._state = admission.unreachable(self._state, slot)
+
+    async def _look_for_the_gone(self) -> None:
+        while True:
+            look_at = self._state.look_at or workflow.now() + BETWEEN_LOOKS
+            self._state = self._state.model_copy(update={"look_at": look_at})
+            if (wait := look_at - workflow.now()) > timedelta():
+                await workflow.sleep(wait, summary="until requests that are gone are looked for")
+            known = sorted({*self._state.leases, *self._state.waiting})
+            try:
+                for first in range(0, len(known), NAMES_IN_A_CALL):
+                    await self._forget_the_gone(known[first : first + NAMES_IN_A_CALL])
+            except ActivityError as error:
+                # Whatever comes of a look, lending must go on.
+                workflow.logger.error("Requests that are gone were not looked for: %s", error.cause)
+            self._state = self._state.model_copy(update={"look_at": workflow.now() + BETWEEN_LOOKS})
+
+    async def _forget_the_gone(self, names: list[str]) -> None:
+        gone = await workflow.execute_activity(
+            "closed_requests",
+            names,
+            result_type=list[str],
+            summary=f"which of {len(names)} requests are gone",
+            **RECORD,
+        )
+        if gone:
+            workflow.logger.warning("Gone without giving their slots back: %s", ", ".join(gone))
+            self._state = admission.forget(self._state, gone)
+
+
+def _history_is_long() -> bool:
+    return workflow.info().is_continue_as_new_suggested()

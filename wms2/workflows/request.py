@@ -1,0 +1,487 @@
+"""The life of a request, told from its submission to its end.
+
+Admit, pilot, plan, submit, follow, rescue or hold, next round, announce. Handlers only note what people ask; the
+story acts on it at its next wait. Whatever goes wrong by itself ends in a retry, a rescue or HELD, never in FAILED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, FailureError
+from temporalio.workflow import ParentClosePolicy
+
+with workflow.unsafe.imports_passed_through():
+    from wms2.core.decisions import Policy, RoundEnd, Verdict, decide
+    from wms2.core.lifecycle import TIME_LIMITS
+    from wms2.models.actions import Action
+    from wms2.models.messages import (
+        Alert,
+        ClosedRound,
+        DagObservation,
+        DagOrder,
+        OperatorAction,
+        OutputAnnounced,
+        OutputOrder,
+        PlannedRoundReport,
+        PlanOrder,
+        RoundOrder,
+        Slot,
+        SlotRequest,
+        StatusRecord,
+        SubmittedDag,
+    )
+    from wms2.models.next_round import Need, NextRound
+    from wms2.models.progress import DagOutcome, RoundProgress
+    from wms2.models.request import RequestStatus
+    from wms2.models.request_state import OpenRound, RequestState
+    from wms2.temporal import attributes
+    from wms2.temporal.ids import output_id
+    from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
+    from wms2.temporal.retries import FOLLOW, HOST, RECORD, Preset
+    from wms2.workflows.desk import Desk, Interrupted
+
+R = TypeVar("R")
+
+WMS2 = "wms2"
+"""The actor of everything that nobody asked for."""
+ASK_AGAIN = timedelta(hours=12)
+PATIENCE = timedelta(minutes=1)
+
+
+class NeedsAPerson(Exception):
+    """The story cannot go on by itself."""
+
+    def __init__(self, reason: str, *, close_round: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.close_round = close_round
+
+
+@workflow.defn
+class RequestWorkflow(Desk):
+    @workflow.init
+    def __init__(self, state: RequestState) -> None:
+        self.state = state
+        self.slot: Slot | None = None
+        self.next: NextRound | None = None
+        self.last_progress: RoundProgress | None = None
+        self.frozen: set[str] = set()
+
+    @workflow.run
+    async def run(self, _state: RequestState) -> RequestState:
+        watch = asyncio.create_task(self.keep_watch())
+        chapter: Callable[[], Awaitable[None]] = self.live
+        while not self.state.status.is_final:
+            try:
+                await chapter()
+                chapter = self.live
+            except Interrupted as interruption:
+                chapter = partial(self.obey, interruption.asked)
+            except NeedsAPerson as need:
+                chapter = partial(self.hold, need.reason, close_round=need.close_round)
+            except ActivityError as error:
+                # Even holding may fail, and is tried again: a request is never lost over an error.
+                await workflow.sleep(PATIENCE if self.state.status is RequestStatus.HELD else timedelta(0))
+                chapter = partial(self.hold, _reason(error))
+        watch.cancel()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return self.state
+
+    # The story -------------------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        """From wherever the state says it stands, to the end."""
+        await self.wait_for_release()
+        while await self.has_more_to_do():
+            await self.get_a_slot()
+            await self.plan_a_round()
+            await self.run_the_round()
+            await self.close_the_round()
+            await self.begin_a_new_history()
+        await self.announce_the_outputs()
+        await self.enter(RequestStatus.COMPLETED, "all outputs are announced")
+
+    async def wait_for_release(self) -> None:
+        if self.state.status is RequestStatus.NEW:
+            if self.state.status_since is None:
+                await self.enter(RequestStatus.NEW, "kept back until it is released")
+            asked = await self.next_word()
+            if asked.action is not Action.RELEASE:
+                raise Interrupted(asked)
+            await self.enter(RequestStatus.SUBMITTED, _words(asked), asked.actor)
+        elif self.state.status_since is None:
+            await self.enter(RequestStatus.SUBMITTED)
+
+    async def has_more_to_do(self) -> bool:
+        if self.state.open_round:
+            return True
+        self.next = await self.call(
+            "next_round", self.state.request_name, self.state.sizing, result=NextRound, preset=RECORD,
+            summary="What does the ledger ask for next?",
+        )  # fmt: skip
+        if self.next.need is Need.PERSON:
+            raise NeedsAPerson(self.next.reason)
+        return self.next.need is not Need.NOTHING
+
+    async def get_a_slot(self) -> None:
+        """Wait until admission lends a slot, in the order of priority and age."""
+        if self.state.slot_host:
+            return
+        if self.state.status is not RequestStatus.QUEUED:
+            await self.enter(RequestStatus.QUEUED)
+        while self.slot is None:
+            self.state.slot_asked = True
+            await self.call("ask_admission", self.slot_request(), preset=RECORD, summary="Ask for a slot")
+            # Asked again from time to time, in case admission was restarted and lost the question.
+            await self.wait(lambda: self.slot is not None, ASK_AGAIN)
+        self.state.slot_host = self.slot.host
+
+    async def plan_a_round(self) -> None:
+        if self.state.open_round or self.next is None:
+            return
+        host, pilot = self.state.slot_host or "", self.next.need is Need.PILOT
+        if not pilot:
+            await self.enter(RequestStatus.PLANNING, f"round {self.state.next_round}")
+        order = PlanOrder(
+            request=self.state.request_name,
+            round=self.state.next_round,
+            host=host,
+            first_lumi=self.state.next_lumi,
+            next=self.next,
+            sizing=self.state.sizing,
+        )
+        planned = await self.call(
+            "plan_round", order, result=PlannedRoundReport, queue=host_queue(host), preset=HOST,
+            summary=f"Plan round {order.round} on {host}",
+        )  # fmt: skip
+        self.state.open_round = OpenRound(
+            number=order.round, folder=planned.folder, host=host, pilot=pilot, units=planned.work_units
+        )
+        self.state.next_round += 1
+        self.state.next_lumi = planned.next_lumi
+
+    async def run_the_round(self) -> None:
+        """Submit the DAG and follow it, again after each rescue, until all work units are produced."""
+        while not self.round.produced:
+            await self.submit()
+            progress = await self.follow()
+            decision = decide(self.round_end(progress), self.policy())
+            if decision.verdict is Verdict.COMPLETE:
+                self.round.produced = True
+                return
+            await self.enter(RequestStatus.PARTIAL, decision.reason)
+            if decision.verdict is Verdict.HOLD:
+                raise NeedsAPerson(decision.reason, close_round=True)
+            self.round.failure_rescues += 1
+
+    async def submit(self) -> None:
+        round_ = self.round
+        if round_.dag is None:
+            order = DagOrder(
+                request=self.state.request_name,
+                round=round_.number,
+                attempt=round_.attempt + 1,
+                folder=round_.folder,
+            )
+            # Never interrupted: a submission is either done or not, and asked for again until it is.
+            round_.dag = await self.call(
+                "submit_dag", order, result=SubmittedDag, queue=host_queue(round_.host), preset=HOST,
+                summary=f"Submit round {round_.number}, attempt {order.attempt}",
+            )  # fmt: skip
+            round_.attempt = order.attempt
+        running = RequestStatus.PILOT_RUNNING if round_.pilot else RequestStatus.ACTIVE
+        if self.state.status is not running:
+            await self.enter(running, f"round {round_.number}, {round_.units} work units")
+
+    async def follow(self) -> RoundProgress:
+        """Until the DAG has ended; outputs are told as soon as work units are credited."""
+        round_ = self.round
+        while True:
+            seen: DagObservation = await self.interruptible(
+                self.call("follow_dag", round_.dag, result=DagObservation, queue=watch_queue(round_.host),
+                          preset=FOLLOW, summary=f"Follow round {round_.number}")
+            )  # fmt: skip
+            self.last_progress = seen.progress
+            self.describe()
+            if seen.newly_credited:
+                await self.tell_the_outputs("news")
+            if seen.progress.outcome is not DagOutcome.RUNNING:
+                round_.dag = None
+                return seen.progress
+            await self.begin_a_new_history(only_when_suggested=True)
+
+    async def close_the_round(self, reason: str = "") -> None:
+        round_ = self.round
+        order = RoundOrder(
+            request=self.state.request_name,
+            round=round_.number,
+            folder=round_.folder,
+            reason=reason,
+            sizing=self.state.sizing,
+        )
+        closed = await self.call(
+            "close_round", order, result=ClosedRound, queue=host_queue(round_.host), preset=HOST,
+            summary=f"Close round {round_.number}",
+        )  # fmt: skip
+        self.state.sizing = closed.sizing or self.state.sizing
+        self.state.open_round = None
+        await self.give_back_the_slot()
+        await self.tell_the_outputs("news")
+
+    async def announce_the_outputs(self) -> None:
+        """Without a slot: the output workflows finish, each in its own time."""
+        await self.enter(RequestStatus.ACTIVE, "waiting for the outputs to be announced")
+        while set(self.state.announced) < set(self.state.datasets):
+            await self.tell_the_outputs("finish")
+            known = len(self.state.announced)
+            await self.wait(lambda known=known: len(self.state.announced) > known, ASK_AGAIN)  # type: ignore[misc]
+
+    # What people ask ------------------------------------------------------------------------------------
+
+    async def obey(self, asked: OperatorAction) -> None:
+        """Act on what was asked during a wait."""
+        words = _words(asked)
+        await self.stop_the_dag(words, asked.actor)
+        if asked.action is Action.STOP:
+            await self.enter(RequestStatus.RESUBMITTING, words, asked.actor)
+            await self.give_back_the_slot()
+        elif asked.action is Action.HOLD:
+            await self.hold(words, actor=asked.actor)
+        elif asked.action is Action.ABORT:
+            await self.end(RequestStatus.ABORTED, words, asked.actor)
+
+    async def hold(self, reason: str, *, close_round: bool = False, actor: str = WMS2) -> None:
+        """Wait for a person, without a slot. Nothing that was produced is touched."""
+        await self.give_back_the_slot()
+        self.state.held_reason = reason
+        self.state.release_closes_round = close_round
+        await self.enter(RequestStatus.HELD, reason, actor)
+        await self.resume()
+
+    async def resume(self) -> None:
+        """What to do with a held request, from the word of a person."""
+        asked = await self.next_word()
+        words = _words(asked)
+        if asked.action is Action.RELEASE:
+            if self.state.release_closes_round and self.state.open_round:
+                await self.close_the_round(f"round given up, {self.state.held_reason}; {words}")
+            self.state.held_reason = ""
+            self.state.release_closes_round = False
+            await self.enter(RequestStatus.QUEUED, words, asked.actor)
+        elif asked.action is Action.FAIL:
+            await self.end(RequestStatus.FAILED, words, asked.actor)
+        elif asked.action is Action.ABORT:
+            await self.end(RequestStatus.ABORTED, words, asked.actor)
+
+    async def stop_the_dag(self, reason: str, actor: str) -> None:
+        """A clean stop: the DAG writes its rescue file and leaves the queue. Never cancelled half-way."""
+        round_ = self.state.open_round
+        if round_ is None or round_.dag is None:
+            return
+        await self.enter(RequestStatus.STOPPING, reason, actor)
+        seen = await self.call(
+            "stop_dag", round_.dag, reason, result=DagObservation, queue=host_queue(round_.host), preset=HOST,
+            summary=f"Stop round {round_.number}",
+        )  # fmt: skip
+        self.last_progress = seen.progress
+        round_.dag = None
+        if seen.newly_credited:
+            await self.tell_the_outputs("news")
+
+    async def end(self, status: RequestStatus, words: str, actor: str) -> None:
+        """FAILED or ABORTED: nothing more is produced, and no call for the outputs is in flight any more."""
+        if self.state.open_round:
+            await self.close_the_round(words)
+        await self.give_back_the_slot()
+        await self.freeze_the_outputs()
+        await self.enter(status, words, actor)
+
+    # Slots and outputs ----------------------------------------------------------------------------------
+
+    def slot_request(self) -> SlotRequest:
+        round_ = self.state.open_round
+        return SlotRequest(
+            request=self.state.request_name,
+            round=round_.number if round_ else self.state.next_round,
+            priority=self.state.priority,
+            host=round_.host if round_ else None,
+        )
+
+    async def give_back_the_slot(self) -> None:
+        if self.state.slot_asked:
+            await self.call(
+                "give_back_slot", self.slot_request(), preset=RECORD, summary="Give the slot back"
+            )
+        self.state.slot_asked = False
+        self.state.slot_host = self.slot = None
+
+    async def tell_the_outputs(self, word: str) -> None:
+        """A word to each output workflow; one that is not there yet is started first."""
+        for dataset in self.state.datasets:
+            if dataset in self.state.announced:
+                continue
+            name = output_id(self.state.request_name, dataset)
+            if dataset not in self.state.outputs_started:
+                await self.start_output(dataset, name)
+            await self.tell(name, word)
+
+    async def tell(self, output: str, word: str) -> None:
+        """One that has just ended cannot be told, and need not be: its last word is on its way here."""
+        try:
+            await workflow.get_external_workflow_handle(output).signal(word)
+        except FailureError:
+            workflow.logger.info("%s has ended and was not told %s", output, word)
+
+    async def start_output(self, dataset: str, name: str) -> None:
+        await workflow.start_child_workflow(
+            "OutputDatasetWorkflow",
+            OutputOrder(request=self.state.request_name, dataset=dataset),
+            id=name,
+            task_queue=WORKFLOWS,
+            parent_close_policy=ParentClosePolicy.ABANDON,
+            static_summary=f"{dataset} of {self.state.request_name}",
+        )
+        self.state.outputs_started = (*self.state.outputs_started, dataset)
+
+    async def freeze_the_outputs(self) -> None:
+        started = set(self.state.outputs_started) - set(self.state.announced)
+        for dataset in sorted(started):
+            name = output_id(self.state.request_name, dataset)
+            await self.tell(name, "freeze")
+        await workflow.wait_condition(lambda: started <= self.frozen | set(self.state.announced))
+
+    # Waiting --------------------------------------------------------------------------------------------
+
+    async def keep_watch(self) -> None:
+        """Whoever stays in a status beyond its time limit is reported, again and again."""
+        while not self.state.status.is_final:
+            sequence, status = self.state.sequence, self.state.status
+            try:
+                await workflow.wait_condition(
+                    lambda sequence=sequence: self.state.sequence != sequence,  # type: ignore[misc]
+                    timeout=TIME_LIMITS[status],
+                )
+            except TimeoutError:
+                alert = Alert(
+                    request=self.state.request_name,
+                    kind=f"long_{status}",
+                    message=f"has been {status} since {self.state.status_since}",
+                )
+                await self.call("raise_alert", alert, preset=RECORD, summary=f"Alert: long {status}")
+
+    async def begin_a_new_history(self, *, only_when_suggested: bool = False) -> None:
+        """Between rounds, and inside long ones when Temporal suggests it."""
+        if only_when_suggested and not workflow.info().is_continue_as_new_suggested():
+            return
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        # A word that is not taken up yet would be lost; the next chance comes soon.
+        if self.asked is None:
+            workflow.continue_as_new(self.state)
+
+    # Records --------------------------------------------------------------------------------------------
+
+    async def enter(self, status: RequestStatus, reason: str = "", actor: str = WMS2) -> None:
+        state = self.state
+        state.status = status
+        state.status_since = workflow.now()
+        state.sequence += 1
+        self.describe(reason)
+        workflow.upsert_search_attributes(
+            [
+                attributes.STATUS.value_set(status),
+                attributes.ROUND.value_set(max(0, state.next_round - 1)),
+                attributes.PRIORITY.value_set(state.priority),
+                attributes.HELD_REASON.value_set(state.held_reason[:200]),
+                attributes.SUBMIT_HOST.value_set(state.slot_host or ""),
+            ]
+        )
+        record = StatusRecord(
+            request=state.request_name, status=status, sequence=state.sequence, actor=actor, reason=reason
+        )
+        await self.call("record_status", record, preset=RECORD, summary=f"{status}: {reason}"[:200])
+
+    def describe(self, reason: str = "") -> None:
+        """What the Web UI shows."""
+        state, progress = self.state, self.last_progress
+        lines = [f"**{state.status.upper()}** {reason or state.held_reason}", ""]
+        if state.open_round:
+            lines.append(f"- round {state.open_round.number}, attempt {state.open_round.attempt}")
+        if progress and state.open_round:
+            lines.append(f"- work units {progress.units_done} of {progress.units_total} done")
+            lines.append(f"- events {progress.events_done} of {progress.events_total}")
+        if state.announced:
+            lines.append(f"- outputs announced: {len(state.announced)} of {len(state.datasets)}")
+        workflow.set_current_details("\n".join(lines))
+
+    @property
+    def round(self) -> OpenRound:
+        assert self.state.open_round is not None
+        return self.state.open_round
+
+    def round_end(self, progress: RoundProgress) -> RoundEnd:
+        return RoundEnd(
+            units=progress.units_total,
+            units_failed=progress.units_total - progress.units_done,
+            aborted=progress.outcome is DagOutcome.ABORTED,
+            vanished=progress.outcome in (DagOutcome.VANISHED, DagOutcome.STOPPED),
+            failure_rescues=self.round.failure_rescues,
+            pilot=self.round.pilot,
+        )
+
+    def policy(self) -> Policy:
+        return Policy(hold_threshold=self.state.hold_threshold, max_rescues=self.state.max_rescues)
+
+    async def call(
+        self,
+        name: str,
+        *words: Any,
+        result: type[R] | None = None,
+        queue: str = WORKFLOWS,
+        preset: Preset,
+        summary: str,
+    ) -> Any:
+        return await workflow.execute_activity(
+            name, args=words, task_queue=queue, result_type=result, summary=summary, **preset
+        )
+
+    # News from other workflows, and questions ------------------------------------------------------------
+
+    @workflow.signal
+    def slot_granted(self, slot: Slot) -> None:
+        if self.state.status is RequestStatus.QUEUED and slot.round == self.slot_request().round:
+            self.slot = slot
+
+    @workflow.signal
+    def output_announced(self, announced: OutputAnnounced) -> None:
+        if announced.dataset not in self.state.announced:
+            self.state.announced = (*self.state.announced, announced.dataset)
+
+    @workflow.signal
+    def output_frozen(self, dataset: str) -> None:
+        self.frozen.add(dataset)
+
+    @workflow.query(name="state")
+    def state_query(self) -> RequestState:
+        return self.state
+
+    @workflow.query
+    def progress(self) -> RoundProgress | None:
+        return self.last_progress
+
+
+def _words(asked: OperatorAction) -> str:
+    return f"{asked.action} by {asked.actor}" + (f": {asked.reason}" if asked.reason else "")
+
+
+def _reason(error: ActivityError) -> str:
+    """The sentence behind a failed activity."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return f"{error.activity_type} failed: {cause}"
