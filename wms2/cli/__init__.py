@@ -1,0 +1,49 @@
+"""`wms2`: the hand of operators and requestors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import NoReturn
+
+import typer
+from rich.markup import escape
+from sqlalchemy.exc import OperationalError
+
+from wms2.cli import dag, demo, request, stack, worker
+from wms2.cli.screen import say
+from wms2.errors import Unavailable, UserError
+
+app = typer.Typer(
+    name="wms2",
+    help="Run the production work of an experiment: requests become HTCondor DAGs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.add_typer(request.app, name="request")
+app.add_typer(dag.app, name="dag")
+app.add_typer(worker.app, name="worker")
+stack.register(app)
+demo.register(app)
+
+
+def main() -> None:
+    """Entry point: a person's mistake is one sentence on stderr, and exit code 2."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        app()
+    except (UserError, Unavailable) as error:
+        _refuse(str(error))
+    except OperationalError:
+        _refuse("the database does not answer; `wms2 status` shows the stack, `wms2 up` starts it")
+    except KeyboardInterrupt:
+        say("Interrupted.")
+        sys.exit(130)
+
+
+def _refuse(sentence: str) -> NoReturn:
+    say(f"[bold red]Error:[/] {escape(sentence)}")
+    sys.exit(2)

@@ -1,0 +1,214 @@
+"""`wms2 dag ...`: run a planned round by hand, and look at DAGs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wms2.cli.by_hand import ByHand, connect_database, submitted
+from wms2.cli.follow import follow, report_end
+from wms2.cli.screen import print_json, print_table, results, say
+from wms2.config import load_settings
+from wms2.dagman.dag_files import WORKFLOW_DAG
+from wms2.dagman.nodes import attempt_clusters, read_nodes
+from wms2.dagman.round_folder import read_round
+from wms2.db.dags import dag_by_id, dags_of_round
+from wms2.db.dags import list_dags as recorded_dags
+from wms2.db.session import transaction
+from wms2.errors import UserError
+from wms2.models.dag import DAG
+
+app = typer.Typer(help="Rounds on the pool: run one by hand, look at all.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a planned round.")]
+DagName = Annotated[
+    str, typer.Argument(metavar="DAG", help="The folder of a round, or a DAG id such as demo:0:1.")
+]
+Lines = Annotated[int, typer.Option("-n", "--lines", help="How many lines of the end of the log.")]
+
+
+@app.command()
+def run(folder: Folder, as_json: AsJson = False) -> None:
+    """Submit a planned round to the local pool and follow it to its end.
+
+    Run it again after an interruption to go on following, after a failure to rescue what failed.
+    The DAG goes on when this command is interrupted.
+
+    Example: wms2 dag run /tmp/round
+    """
+    by_hand = ByHand(load_settings())
+    dag = asyncio.run(by_hand.start_round(folder.absolute()))
+    word = "is known" if dag.found else "was submitted"
+    say(f"DAG [bold]{dag.order.dag_id}[/] {word} as cluster {dag.cluster}.")
+    try:
+        progress = asyncio.run(follow(by_hand.activities, dag))
+    except KeyboardInterrupt:
+        say(f"The DAG goes on; wms2 dag run {folder} follows it again.")
+        raise typer.Exit(130) from None
+    failures = asyncio.run(by_hand.activities.explain_dag(dag))
+    if not report_end(dag, progress, failures, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command()
+def stop(
+    dag: DagName, reason: Annotated[str, typer.Option(help="Why; kept in the record.")] = "by hand"
+) -> None:
+    """Remove a running DAG; what is done stays done, and `wms2 dag run DIR` goes on from there.
+
+    Example: wms2 dag stop demo:0:1 --reason "pool maintenance"
+    """
+    found = submitted(_find(dag))
+    seen = asyncio.run(ByHand(load_settings()).activities.stop_dag(found, reason))
+    say(f"Stopped: {seen.progress.units_done} of {seen.progress.units_total} work units are done.")
+
+
+@app.command("list")
+def list_dags(
+    request: Annotated[str | None, typer.Option(help="Only those of this request.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List DAGs, newest first.
+
+    Example: wms2 dag list --request demo
+    """
+    with transaction(connect_database(load_settings())) as session:
+        dags = [dag for dag in recorded_dags(session) if request in (None, dag.intent.request_name)]
+    if as_json:
+        print_json([dag.model_dump(mode="json") for dag in dags])
+        return
+    print_table(
+        ["DAG", "STATUS", "CLUSTER", "NODES", "DONE", "FAILED", "SUBMITTED"],
+        [
+            (
+                dag.intent.dag_id,
+                dag.status,
+                dag.dagman_cluster_id or "-",
+                dag.intent.total_nodes,
+                dag.nodes.done,
+                dag.nodes.failed,
+                f"{dag.submitted_at:%Y-%m-%d %H:%M}" if dag.submitted_at else "-",
+            )
+            for dag in dags
+        ],
+    )
+
+
+@app.command()
+def show(dag: DagName, as_json: AsJson = False) -> None:
+    """Show one DAG: how far it is, and why work units failed.
+
+    Example: wms2 dag show demo:0:1
+    """
+    recorded = _find(dag)
+    if recorded.status.is_final and not as_json and _was_followed_by_another(recorded):
+        say(f"{recorded.intent.dag_id} ended as [bold]{recorded.status}[/]; a later attempt followed it.")
+        return
+    found = submitted(recorded)
+    activities = ByHand(load_settings()).activities
+    seen = asyncio.run(activities.observe_dag(found))
+    failures = asyncio.run(activities.explain_dag(found))
+    report_end(found, seen.progress, failures, as_json=as_json)
+
+
+@app.command()
+def nodes(
+    dag: DagName,
+    failed: Annotated[bool, typer.Option("--failed", help="Only nodes whose last attempt failed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the nodes of a DAG: status, attempts, site and exit code of each.
+
+    Example: wms2 dag nodes /tmp/round --failed
+    """
+    folder = _folder(dag)
+    rows = [row for row in read_nodes(folder, read_round(folder)) if not failed or row.exit_code]
+    if as_json:
+        print_json([row.model_dump(mode="json") for row in rows])
+        return
+    print_table(
+        ["UNIT", "NODE", "STATUS", "ATTEMPTS", "SITE", "EXIT", "CATEGORY"],
+        [
+            (
+                row.unit,
+                row.node,
+                row.status,
+                row.attempts,
+                row.site or "-",
+                _or_dash(row.exit_code),
+                row.category or "-",
+            )
+            for row in rows
+        ],
+    )
+
+
+@app.command()
+def logs(
+    dag: DagName,
+    unit: Annotated[
+        str | None, typer.Argument(metavar="[UNIT]", help="A work unit such as mg_000000.")
+    ] = None,
+    node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="A node such as proc_000003.")] = None,
+    lines: Lines = 40,
+) -> None:
+    """Show the end of a log: of the DAG, of a work unit's DAGMan, or of a node's last attempt.
+
+    Example: wms2 dag logs demo:0:1 mg_000000 proc_000003
+    """
+    folder = _folder(dag)
+    planned = read_round(folder)
+    names = [work_unit.name for work_unit in planned.work_units]
+    if unit is None:
+        _print_tail(folder / f"{WORKFLOW_DAG}.dagman.out", lines)
+        return
+    if unit not in names:
+        raise UserError(f"{unit} is no work unit of {dag}; it has {names[0]} to {names[-1]}")
+    if node is None:
+        _print_tail(folder / unit / "group.dag.dagman.out", lines)
+        return
+    clusters = attempt_clusters(folder / unit, node)
+    if not clusters:
+        raise UserError(f"{node} of {unit} has no finished attempt; `wms2 dag nodes {dag}` lists the nodes")
+    for ending in ("out", "err"):
+        _print_tail(folder / unit / f"{node}.{clusters[-1]}.{ending}", lines)
+
+
+def _find(dag: str) -> DAG:
+    """The DAG of an id, or the latest one of a folder."""
+    with transaction(connect_database(load_settings())) as session:
+        if not Path(dag).is_dir():
+            return dag_by_id(session, dag)
+        planned = read_round(Path(dag))
+        attempts = dags_of_round(session, planned.request, planned.round)
+    if not attempts:
+        raise UserError(f"{dag} was never submitted; `wms2 dag run {dag}` submits it")
+    return attempts[-1]
+
+
+def _was_followed_by_another(dag: DAG) -> bool:
+    """Then the files on disk tell of the later attempt, and only the record of this one."""
+    with transaction(connect_database(load_settings())) as session:
+        attempts = dags_of_round(session, dag.intent.request_name, dag.intent.round)
+    return attempts[-1].intent.attempt > dag.intent.attempt
+
+
+def _folder(dag: str) -> Path:
+    return Path(dag) if Path(dag).is_dir() else Path(_find(dag).intent.submit_dir)
+
+
+def _print_tail(path: Path, lines: int) -> None:
+    try:
+        text = path.read_text(errors="replace").splitlines()[-lines:]
+    except OSError:
+        raise UserError(f"there is no {path} yet") from None
+    say(f"[dim]{path}[/]")
+    results.print("\n".join(text), markup=False)
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)

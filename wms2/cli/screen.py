@@ -1,0 +1,52 @@
+"""What people see: words and progress on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+messages = Console(stderr=True, highlight=False, soft_wrap=True)
+# A pipe has no width: whoever reads it wants whole lines.
+results = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 250)
+
+
+def say(text: str) -> None:
+    messages.print(text)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, nothing else."""
+    print(json.dumps(value, indent=2, default=str))  # noqa: T201
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    results.print(table)
+
+
+def size_text(size: float) -> str:
+    """12.3 MB"""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(size) < 1000 or unit == "TB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable")
+
+
+def duration_text(seconds: float) -> str:
+    """2 d 3 h, 4 h 5 min, 6 min, 7 s"""
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
