@@ -1,0 +1,68 @@
+"""One stack for the whole run, shared by all workers, started when the first test asks for it."""
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from sqlalchemy import create_engine, text
+
+from wms2.config import Settings
+from wms2.local.sites import SITES
+from wms2.local.stack import start_stack, stop_stack
+
+# How fast a busy machine draws examples says nothing about the product.
+hypothesis_settings.register_profile("wms2", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("wms2")
+
+HOME = "WMS2_TEST_HOME"
+BREAKABLE, VANISHING = "T2_XX_Breakable", "T2_XX_Vanishing"
+"""Sites that only tests know, and spoil: no other test's jobs land there."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in [
+        name for name in os.environ if name.startswith("WMS2_") and name not in (HOME, "WMS2_CACHE")
+    ]:
+        del os.environ[name]
+    if not hasattr(config, "workerinput"):
+        # A short path below /tmp: sockets live there.
+        os.environ[HOME] = tempfile.mkdtemp(prefix="wms2t-", dir="/tmp")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        home = Path(os.environ.pop(HOME))
+        stop_stack(home)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Settings:
+    """The settings of a running stack. Starting is idempotent and locked, so every worker just asks for it."""
+    return start_stack(Path(os.environ[HOME]), (*SITES, BREAKABLE, VANISHING))
+
+
+@pytest.fixture
+def database_url(stack: Settings) -> Iterator[str]:
+    """A fresh, empty, migrated database."""
+    from wms2.db.migrate import upgrade
+
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    url = stack.needed("database_url")
+    server = create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    fresh = url.rpartition("/")[0] + f"/{name}"
+    try:
+        upgrade(fresh)
+        yield fresh
+    finally:
+        with server.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        server.dispose()

@@ -1,0 +1,202 @@
+"""The command line of requests against real servers, in a namespace and a database of its own."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.common import TypedSearchAttributes
+
+from tests.integration.rounds import unique
+from wms2.cli import main
+from wms2.config import Settings, load_settings
+from wms2.db.requests import insert_request
+from wms2.db.session import connect as connect_database
+from wms2.db.session import transaction
+from wms2.models.request_file import validate_request_file
+from wms2.temporal.attributes import CAMPAIGN, PRIORITY, STATUS
+from wms2.temporal.bootstrap import bootstrap
+from wms2.temporal.client import connect
+from wms2.temporal.ids import request_id
+
+EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
+
+
+class Run:
+    def __init__(self, code: int, stdout: str, stderr: str) -> None:
+        self.code, self.stdout, self.stderr = code, stdout, " ".join(stderr.split())
+
+    def json(self) -> Any:
+        assert self.code == 0, self.stderr
+        return json.loads(self.stdout)
+
+
+@pytest.fixture
+def namespace(stack: Settings) -> str:
+    """Where no other test's worker answers, and no other test's requests are."""
+    name = unique("cli")
+
+    async def prepare() -> None:
+        settings = stack.model_copy(update={"temporal_namespace": name})
+        client = await connect(settings)
+        # Two workers that start at the same moment, and one that starts later.
+        await asyncio.gather(bootstrap(client, settings), bootstrap(client, settings))
+        await bootstrap(client, settings)
+
+    asyncio.run(prepare())
+    return name
+
+
+@pytest.fixture
+def settings(stack: Settings, namespace: str, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("WMS2_HOME", str(stack.home))
+    monkeypatch.setenv("WMS2_TEMPORAL_NAMESPACE", namespace)
+    monkeypatch.setenv("WMS2_DATABASE_URL", database_url)
+    monkeypatch.setenv("COLUMNS", "200")
+    return load_settings()
+
+
+@pytest.fixture
+def wms2(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str | Path) -> Run:
+        monkeypatch.setattr(sys, "argv", ["wms2", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        output = capsys.readouterr()
+        assert "Traceback" not in output.err
+        return Run(code, output.out, output.err)
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> tuple[str, Path]:
+    name = unique("submitted")
+    path = tmp_path / "request.yaml"
+    path.write_text(EXAMPLE.read_text().replace("demo_simulation", name))
+    return name, path
+
+
+@pytest.fixture
+def worker(settings: Settings) -> Iterator["subprocess.Popen[str]"]:
+    """A worker that serves the namespace, stopped as a service manager would."""
+    started = subprocess.Popen(
+        [Path(sys.executable).with_name("wms2"), "worker", "run", "--host", "test-host"],
+        env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def attributes_of(settings: Settings, name: str) -> tuple[TypedSearchAttributes, str | None]:
+    async def describe() -> tuple[TypedSearchAttributes, str | None]:
+        described = await (await connect(settings)).get_workflow_handle(request_id(name)).describe()
+        return described.typed_search_attributes, await described.static_summary()
+
+    return asyncio.run(describe())
+
+
+def test_a_submitted_request_is_recorded_and_its_workflow_started(
+    wms2: Any, settings: Settings, file: tuple[str, Path]
+) -> None:
+    name, path = file
+    assert wms2("request", "submit", path, "--json").json() == {"request_name": name, "status": "submitted"}
+    found, summary = attributes_of(settings, name)
+    assert (found[STATUS], found[CAMPAIGN], found[PRIORITY]) == ("submitted", "Demo2024", 100_000)
+    assert summary == "2000 events, for demo in Demo2024"
+    (listed,) = wms2("request", "list", "--json").json()
+    assert (listed["request_name"], listed["status"]) == (name, "new")
+    shown = wms2("request", "show", name, "--json").json()
+    assert shown["record"]["request"]["total_events"] == 2000
+    assert (shown["rounds"], shown["dags"], shown["ledger"]["events_planned"]) == ([], [], 0)
+    (output,) = shown["outputs"]
+    assert (output["dataset"], output["files"]) == ("/MinBias/Run2024A-Demo-v1/GEN-SIM", 0)
+    assert "2000 events" in wms2("request", "show", name).stdout
+    assert "requested" in wms2("request", "show", name, "--ledger").stdout
+
+
+def test_a_name_that_is_taken_is_refused_in_one_sentence(wms2: Any, file: tuple[str, Path]) -> None:
+    name, path = file
+    wms2("request", "submit", path, "--hold")
+    again = wms2("request", "submit", path)
+    assert again.code == 2
+    assert f"a request named {name} exists already" in again.stderr
+    path.write_text(path.read_text().replace("2000", "3000"))
+    assert wms2("request", "submit", path).code == 2
+
+
+def test_a_request_that_was_recorded_and_not_started_is_started_by_submitting_it_again(
+    wms2: Any, settings: Settings, file: tuple[str, Path]
+) -> None:
+    name, path = file
+    with transaction(connect_database(settings.needed("database_url"))) as session:
+        insert_request(session, validate_request_file(path))
+    told = wms2("request", "stop", name)
+    assert told.code == 2
+    assert "no running workflow" in told.stderr
+    assert wms2("request", "submit", path).code == 0
+    assert attributes_of(settings, name)[0][STATUS] == "submitted"
+
+
+def test_lists_can_be_filtered(wms2: Any, file: tuple[str, Path]) -> None:
+    name, path = file
+    wms2("request", "submit", path, "--hold")
+    assert len(wms2("request", "list", "--status", "new", "--status", "held", "--json").json()) == 1
+    assert wms2("request", "list", "--status", "held", "--json").json() == []
+    assert wms2("request", "list", "--campaign", "Other", "--json").json() == []
+    assert name in wms2("request", "list", "--campaign", "Demo2024").stdout
+
+
+def test_a_request_that_does_not_exist_is_one_sentence(wms2: Any) -> None:
+    for verb in (["show"], ["watch"], ["release"], ["abort", "--yes"]):
+        told = wms2("request", *verb, "nobody")
+        assert told.code == 2
+        assert "there is no request named nobody" in told.stderr
+
+
+def test_without_a_worker_people_are_told_to_start_one(
+    wms2: Any, file: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wms2.cli.request_actions.ANSWER_TIMEOUT", timedelta(seconds=1))
+    name, path = file
+    wms2("request", "submit", path)
+    told = wms2("request", "hold", name)
+    assert told.code == 2
+    assert "no worker answers; is one running? start it with `wms2 worker run`" in told.stderr
+    left = wms2("request", "stop", name, "--no-wait")
+    assert left.code == 0
+    assert "signal" in left.stderr
+
+
+def test_a_worker_answers_refuses_what_does_not_fit_and_stops_when_told(
+    wms2: Any, file: tuple[str, Path], worker: "subprocess.Popen[str]"
+) -> None:
+    name, path = file
+    wms2("request", "submit", path, "--hold")
+    refused = wms2("request", "stop", name)
+    assert refused.code == 2
+    assert f"{name}: the request is new; stop needs one that is" in refused.stderr
+    assert wms2("request", "abort", name, "--yes", "--reason", "[a mistake]").code == 0
+    ended = wms2("request", "watch", name)
+    assert ended.code == 1
+    assert f"{name} is aborted" in ended.stderr
+    assert "that is final" in wms2("request", "release", name).stderr
+    shown = wms2("request", "show", name, "--json").json()
+    assert "[a mistake]" in shown["record"]["status_reason"]
+    worker.send_signal(signal.SIGTERM)
+    stdout, stderr = worker.communicate(timeout=30)
+    assert (worker.returncode, stdout) == (0, ""), stderr
+    assert "stopped" in stderr

@@ -1,0 +1,153 @@
+"""`wms2 request validate` and `plan`: what people see, without any server."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wms2.cli import main
+
+EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
+
+
+class Run:
+    def __init__(self, code: int, stdout: str, stderr: str) -> None:
+        self.code, self.stdout, self.stderr = code, stdout, stderr
+
+
+@pytest.fixture
+def wms2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str | Path) -> Run:
+        monkeypatch.setattr(sys, "argv", ["wms2", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        output = capsys.readouterr()
+        return Run(int(ended.value.code or 0), output.out, output.err)
+
+    return run
+
+
+def reprocessing(tmp_path: Path, inputs: Any) -> tuple[Path, Path]:
+    text = EXAMPLE.read_text().replace("primary_dataset: MinBias", "input_dataset: /MinBias/Run2024A-v1/RAW")
+    text = text.replace("total_events: 2000\n", "").replace("EventBased", "FileBased")
+    text = text.replace("{events_per_job: 100, events_per_lumi: 50}", "{files_per_job: 2}")
+    text = text.replace("GEN-SIM", "RECO")
+    request, listed = tmp_path / "request.yaml", tmp_path / "inputs.json"
+    request.write_text(text)
+    listed.write_text(inputs if isinstance(inputs, str) else json.dumps(inputs))
+    return request, listed
+
+
+def entry(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "lfn": f"/store/data/Run2024A/MinBias/RAW/v1/{number}.root",
+        "size_bytes": 1000,
+        "events": 10,
+        "locations": ["T1_US_FNAL"],
+        "lumis": [{"run": 1, "lumi": 1, "events": 10}],
+    } | changes
+
+
+def test_a_valid_file_is_told_so_on_stderr_and_json_goes_to_stdout(wms2: Any) -> None:
+    assert wms2("request", "validate", EXAMPLE).stdout == ""
+    told = wms2("request", "validate", EXAMPLE, "--json")
+    assert told.code == 0
+    assert json.loads(told.stdout)["request_name"] == "demo_simulation"
+
+
+def test_a_file_with_ten_mistakes_names_all_ten_with_their_fields(wms2: Any, tmp_path: Path) -> None:
+    text = EXAMPLE.read_text()
+    mistakes = {
+        "request_name": ("demo_simulation", "no good name"),
+        "total_events": ("total_events: 2000", "total_events: -5"),
+        "memory_mb": ("1000\n", "plenty\n"),
+        "acquisition_era": ("Run2024A", "Run 2024"),
+        "processing_version": ("processing_version: 1", "processing_version: 0"),
+        "outputs.0.tier": ("tier: GEN-SIM", "tier: gen sim"),
+        "splitting_params.events_per_job": ("events_per_job: 100", "events_per_job: 0"),
+        "size_per_event_kb": ("size_per_event_kb: 1.0", "size_per_event_kb: -1"),
+        "payload_config.steps.0.type": ("type: demo", "type: shell"),
+        "campain": ("campaign: Demo2024", "campain: Demo2024"),
+    }
+    for old, new in mistakes.values():
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    told = wms2("request", "validate", path)
+    assert told.code == 2
+    assert told.stdout == ""
+    for field in mistakes:
+        assert field.replace(".0", "[0]") in told.stderr or field in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_a_plan_says_how_much_there_is_to_do(wms2: Any, tmp_path: Path) -> None:
+    told = wms2("request", "plan", EXAMPLE, "--out", tmp_path / "round", "--json")
+    summary = json.loads(told.stdout)
+    assert (summary["jobs"], summary["events"], summary["work_units"]) == (20, 2000, 4)
+    assert summary["output_bytes"] == 2_000_000
+    assert (tmp_path / "round/workflow.dag").exists()
+    again = json.loads(wms2("request", "plan", EXAMPLE, "--out", tmp_path / "round", "--json").stdout)
+    assert again == summary
+
+
+def test_a_plan_of_input_files_keeps_to_their_sites(wms2: Any, tmp_path: Path) -> None:
+    request, inputs = reprocessing(tmp_path, [entry(k) for k in range(5)])
+    told = wms2("request", "plan", request, "--inputs", inputs, "--out", tmp_path / "round", "--json")
+    summary = json.loads(told.stdout)
+    assert (summary["jobs"], summary["input_files"], summary["events"]) == (3, 5, 50)
+    manifest = json.loads((tmp_path / "round/mg_000000/manifest.json").read_text())
+    assert manifest["sites"] == ["T1_US_FNAL"]
+
+
+def test_every_mistake_of_an_inputs_file_is_named_at_once(wms2: Any, tmp_path: Path) -> None:
+    bad = [
+        entry(1, lfn="/store/../etc/passwd"),
+        entry(2, locations=["T2_US_Purdue; rm"]),
+        entry(3, events=-1),
+        entry(4, lumis=[{"run": 0, "lumi": 1, "events": 1}]),
+        entry(5, colour="red"),
+    ]
+    request, inputs = reprocessing(tmp_path, bad)
+    told = wms2("request", "plan", request, "--inputs", inputs, "--out", tmp_path / "round")
+    assert told.code == 2
+    for place in ("0.lfn", "1.locations.0", "2.events", "3.lumis.0.run", "4.colour"):
+        assert place in told.stderr
+    assert not (tmp_path / "round").exists()
+
+
+def test_a_file_listed_twice_is_named(wms2: Any, tmp_path: Path) -> None:
+    request, inputs = reprocessing(tmp_path, [entry(1), entry(1)])
+    told = wms2("request", "plan", request, "--inputs", inputs, "--out", tmp_path / "round")
+    assert told.code == 2
+    assert "v1/1.root" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"lfn": 1}', "[[[["])
+def test_an_inputs_file_that_is_no_list_of_files_is_one_sentence(
+    wms2: Any, tmp_path: Path, text: str
+) -> None:
+    request, inputs = reprocessing(tmp_path, text)
+    told = wms2("request", "plan", request, "--inputs", inputs, "--out", tmp_path / "round")
+    assert told.code == 2
+    assert "inputs.json" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_inputs_for_a_simulation_and_none_for_a_reprocessing_are_refused(wms2: Any, tmp_path: Path) -> None:
+    request, inputs = reprocessing(tmp_path, [])
+    assert (
+        "leave --inputs away"
+        in wms2("request", "plan", EXAMPLE, "--inputs", inputs, "--out", tmp_path / "r").stderr
+    )
+    assert "with --inputs FILE" in wms2("request", "plan", request, "--out", tmp_path / "r").stderr
+
+
+def test_a_hostile_site_on_the_command_line_is_refused(wms2: Any, tmp_path: Path) -> None:
+    told = wms2("request", "plan", EXAMPLE, "--out", tmp_path / "r", "--site", 'T2_US_X"\nqueue 9')
+    assert told.code == 2
+    assert "Traceback" not in told.stderr

@@ -1,0 +1,475 @@
+"""The scripts around the jobs, on the files that HTCondor and the sandbox leave."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from post_script import election
+from post_script.__main__ import ERRORS, main
+from post_script.files import append_line, read_json, write_json
+from post_script.group import judge, prepare
+from post_script.joblog import read_attempt
+from post_script.merge import collect
+from post_script.names import ABORT, DONE, GIVE_UP, RETRY, SKIP
+from post_script.node import finish_attempt
+from post_script.policy import classify, load_policy
+from tests.factories import simulation, snapshot
+from wms2.core.planning import plan_round
+from wms2.dagman.round_folder import write_round
+from wms2.models.merge_output import MergeOutput
+
+MERGED_BASE = "/store/mc/Run2024A/MinBias/GEN-SIM/Test-v1/000000"
+DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
+
+
+@pytest.fixture
+def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a prepared work unit of three nodes, as the scripts' working folder."""
+    request = simulation(total_events=300)
+    write_round(plan_round(snapshot(request)), tmp_path / "round")
+    folder = tmp_path / "round/mg_000000"
+    monkeypatch.chdir(folder)
+    assert prepare("mg_000000") == DONE
+    return folder
+
+
+def write_log(node: str, cluster: int, site: str = "T2_DE_DESY", end: str = "", more: str = "") -> None:
+    ended = end or "\t(1) Normal termination (return value 0)"
+    event = "009" if "aborted" in ended else "005"
+    append_line(
+        f"{node}.log",
+        f"000 ({cluster:03d}.000.000) 2026-01-01 00:00:00 Job submitted from host: <127.0.0.1:1>\n...\n"
+        f"{event} ({cluster:03d}.000.000) 2026-01-01 00:01:00 Job terminated.\n{ended}\n...\n"
+        f"028 ({cluster:03d}.000.000) 2026-01-01 00:01:00 Job ad information event triggered.\n"
+        f'MachineAttrGLIDEIN_CMSSite0 = "{site}"\nRequestMemory = 2048\nRemoteUserCpu = 1.5\n{more}'
+        f"TriggerEventTypeNumber = 5\n...",
+    )
+
+
+def write_report(node: str, cluster: int, exit_code: int = 0, **more: Any) -> None:
+    output = {
+        "module": "RAWSIMoutput",
+        "dataset": DATASET,
+        "lfn": f"/store/unmerged/{node}_{cluster}.root",
+        "site": "T2_DE_DESY",
+        "size_bytes": 10,
+        "events": 100,
+        "adler32": "00000001",
+        "lumis": [{"run": 1, "lumi": 1, "events": 100}],
+        "parents": [],
+    }
+    report = {
+        "version": 1,
+        "node": node,
+        "cluster": cluster,
+        "site": "T2_DE_DESY",
+        "exit_code": exit_code,
+        "exit_message": "" if exit_code == 0 else "it broke",
+        "steps": [{"name": "GEN", "exit_code": exit_code, "wall_sec": 2.0, "events_written": 100}],
+        "outputs": [output] if exit_code == 0 else [],
+        "wall_sec": 3.0,
+    }
+    write_json(f"{node}.{cluster}.report.json", report | more)
+
+
+def run_node(node: str, cluster: int, exit_code: int = 0, retry: int = 0, **more: Any) -> int:
+    write_log(node, cluster, end=f"\t(1) Normal termination (return value {exit_code % 256})")
+    write_report(node, cluster, exit_code, **more)
+    return finish_attempt(node, exit_code % 256, cluster, retry, 3)
+
+
+def newest(node: str) -> dict[str, Any]:
+    post = read_json(f"{node}.post.json")
+    assert post is not None
+    return post
+
+
+def test_a_landing_elects_the_site_where_it_ran(unit: Path) -> None:
+    write_log("landing", 7)
+    assert finish_attempt("landing", 0, 7, 0, 3) == DONE
+    assert election.elected_site() == "T2_DE_DESY"
+    assert "landing_sites = T1_US_FNAL" in (unit / "site.inc").read_text()
+
+
+@pytest.mark.parametrize("site", ["", "none", "T2_US_Purdue; queue 5", 'T2_XX"', "T2_A_b\\nqueue", "$(HOME)"])
+def test_a_landing_that_shows_no_proper_site_elects_none_and_is_retried(unit: Path, site: str) -> None:
+    write_log("landing", 7, site=site)
+    assert finish_attempt("landing", 0, 7, 0, 3) == RETRY
+    assert election.elected_site() == ""
+
+
+def test_a_success_is_done_and_recorded(unit: Path) -> None:
+    assert run_node("proc_000000", 12) == DONE
+    post = newest("proc_000000")
+    assert post["final"]
+    assert post["job"]["site"] == "T2_DE_DESY"
+    assert post["job"]["wall_time_sec"] == 3.0
+    assert post["cmssw"]["output_files"] == ["/store/unmerged/proc_000000_12.root"]
+
+
+def test_the_long_exit_code_of_the_report_decides(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=8021) == RETRY
+    assert newest("proc_000000")["job"]["exit_code"] == 8021
+
+
+def test_a_report_that_says_success_while_the_process_failed_is_not_believed(unit: Path) -> None:
+    write_log("proc_000000", 12, end="\t(1) Normal termination (return value 134)")
+    write_report("proc_000000", 12, 0)
+    assert finish_attempt("proc_000000", 134, 12, 0, 3) == GIVE_UP
+    assert newest("proc_000000")["job"]["exit_code"] == 134
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", '{"version": 1', "[]", '{"node": "proc_000001", "cluster": 12}']
+)
+def test_exit_0_without_the_nodes_own_whole_report_is_no_success(unit: Path, text: str | None) -> None:
+    write_log("proc_000000", 12)
+    if text is not None:
+        Path("proc_000000.12.report.json").write_text(text)
+    assert finish_attempt("proc_000000", 0, 12, 0, 3) == RETRY
+    assert newest("proc_000000")["job"]["exit_code"] == 99303
+
+
+def test_the_same_attempt_gets_the_same_answer_again(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=8001) == GIVE_UP
+    Path("proc_000000.12.report.json").unlink()
+    before = Path("proc_000000.12.post.json").read_bytes()
+    assert finish_attempt("proc_000000", 65, 12, 2, 3) == GIVE_UP
+    assert Path("proc_000000.12.post.json").read_bytes() == before
+
+
+def test_a_permanent_failure_is_given_up_at_once(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=8501) == GIVE_UP
+    assert newest("proc_000000")["classification"]["category"] == "permanent"
+
+
+def test_what_the_site_caused_is_tried_twice_there_and_then_ends_the_group(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=60307, retry=0) == RETRY
+    assert run_node("proc_000000", 13, exit_code=60307, retry=1) == GIVE_UP
+    assert newest("proc_000000")["classification"]["elect_again"]
+
+
+def test_an_idle_job_at_a_vanished_site_ends_the_group_at_once(unit: Path) -> None:
+    write_log(
+        "proc_000000",
+        12,
+        end="\tJob was aborted.\n".replace("Job was aborted.", "WMS2 idle at T2_DE_DESY aborted"),
+    )
+    assert finish_attempt("proc_000000", -1002, 12, 0, 3) == GIVE_UP
+    verdict = newest("proc_000000")["classification"]
+    assert verdict["category"] == "infrastructure"
+    assert verdict["elect_again"]
+
+
+def test_our_own_stop_blames_no_site_and_is_no_failure_of_the_node(unit: Path) -> None:
+    write_log("proc_000000", 12, end="\tvia condor_rm (by user operator), aborted")
+    assert finish_attempt("proc_000000", -1002, 12, 0, 3) == RETRY
+    verdict = newest("proc_000000")["classification"]
+    assert verdict["category"] == "stopped"
+    assert not verdict["elect_again"]
+
+
+def test_memory_is_raised_by_half_after_a_memory_failure_and_capped(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=50660) == RETRY
+    assert Path("memory.inc").read_text().splitlines()[-1] == "proc_000000_memory = 3072"
+
+
+def test_an_unknown_code_is_retried_and_called_unclassified(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=77) == RETRY
+    assert newest("proc_000000")["classification"]["category"] == "unclassified"
+
+
+def test_the_last_retry_makes_the_attempt_final(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=77, retry=3) == RETRY
+    assert newest("proc_000000")["final"]
+
+
+def test_an_error_inside_the_script_is_recorded_and_never_a_success(
+    unit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("../policy.json").unlink()
+    write_log("proc_000000", 12, end="\t(1) Normal termination (return value 1)")
+    monkeypatch.setattr("sys.argv", ["post", "node", "proc_000000", "1", "12.0", "0", "3"])
+    assert main() == RETRY
+    assert "policy.json is missing" in Path(ERRORS).read_text()
+    for words in (["node", "proc_000000"], ["nonsense"], ["judge", "mg_000000", "x"]):
+        monkeypatch.setattr("sys.argv", ["post", *words])
+        assert main() == RETRY
+
+
+def test_a_job_that_could_not_be_submitted_is_retried(unit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["post", "node", "proc_000000", "-1001", "-1.-1", "0", "3"])
+    assert main() == RETRY
+    assert newest("proc_000000")["job"]["exit_code"] == -1001
+
+
+def run_all_nodes() -> None:
+    election.elect("T2_DE_DESY")
+    for number in range(3):
+        assert run_node(f"proc_{number:06d}", 20 + number) == DONE
+
+
+def merge_report(**changes: Any) -> None:
+    merged = read_json("merge_input.json")
+    assert merged is not None
+    output = dict(merged["files"][0], lfn=f"{MERGED_BASE}/merged.root", events=300)
+    output["merged_from"] = [file["lfn"] for file in merged["files"]]
+    write_log("merge", 30)
+    write_report("merge", 30, outputs=[output | changes])
+
+
+def test_the_merge_reads_exactly_the_accepted_files(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    assert run_node("proc_000000", 11, exit_code=77, outputs=[]) == RETRY
+    write_report("proc_000000", 10)
+    Path("proc_000000.99.report.json").write_text("{")
+    run_all_nodes()
+    assert collect() == DONE
+    merged = read_json("merge_input.json")
+    assert merged is not None
+    assert [file["lfn"] for file in merged["files"]] == [
+        f"/store/unmerged/proc_{number:06d}_{20 + number}.root" for number in range(3)
+    ]
+    assert merged["leftovers"] == ["/store/unmerged/proc_000000_10.root"]
+
+
+def test_the_merge_waits_for_every_node(unit: Path) -> None:
+    assert run_node("proc_000000", 20) == DONE
+    assert collect() == RETRY
+
+
+def test_a_valid_merge_makes_the_unit_produced(unit: Path) -> None:
+    run_all_nodes()
+    collect()
+    merge_report()
+    assert finish_attempt("merge", 0, 30, 0, 2) == DONE
+    output = MergeOutput.model_validate_json(Path("merge_output.json").read_bytes())
+    assert output.events_written == 300
+    assert output.metrics["GEN"]["wall_sec"] == {"min": 2.0, "mean": 2.0, "max": 2.0}
+    assert judge("mg_000000", 1) == DONE
+
+
+def test_a_produced_unit_is_never_merged_again_and_needs_no_rescue_file(unit: Path) -> None:
+    run_all_nodes()
+    collect()
+    merge_report()
+    assert finish_attempt("merge", 0, 30, 0, 2) == DONE
+    before = Path("merge_output.json").read_bytes()
+    assert collect() == SKIP
+    assert prepare("mg_000000") == SKIP
+    assert Path("merge_output.json").read_bytes() == before
+    removals = read_json("removals.json")
+    assert removals is not None
+    assert len(removals["files"]) == 3
+
+
+def test_a_produced_unit_whose_rescue_file_lacks_only_the_cleanup_runs_it(unit: Path) -> None:
+    run_all_nodes()
+    collect()
+    merge_report()
+    finish_attempt("merge", 0, 30, 0, 2)
+    Path("group.dag.rescue001").write_text("# none\n")
+    Path("group.dag.rescue002").write_text("DONE landing\nDONE proc_000000\nDONE merge\n")
+    assert prepare("mg_000000") == DONE
+    assert not Path("removals.json").exists()
+
+
+def test_the_merge_needs_the_records_of_the_attempts_and_not_their_reports(unit: Path) -> None:
+    run_all_nodes()
+    for report in unit.glob("proc_*.report.json"):
+        report.unlink()
+    assert collect() == DONE
+    merge_report()
+    assert finish_attempt("merge", 0, 30, 0, 2) == DONE
+    MergeOutput.model_validate_json(Path("merge_output.json").read_bytes())
+
+
+def test_a_group_that_lost_the_record_of_an_attempt_begins_anew(unit: Path) -> None:
+    run_all_nodes()
+    Path("group.dag.rescue001").write_text("DONE landing\nDONE proc_000001\n")
+    Path("proc_000001.post.json").write_text("{")
+    assert collect() == RETRY
+    assert judge("mg_000000", 1) == RETRY
+    assert "the record of proc_000001 is gone" in json.loads(Path("verdict.json").read_text())["verdict"]
+    assert prepare("mg_000000") == DONE
+    assert not Path("group.dag.rescue001").exists()
+    assert election.elected_site() == ""
+
+
+def test_a_merged_file_of_an_earlier_merge_is_never_given_to_the_cleanup(unit: Path) -> None:
+    run_all_nodes()
+    collect()
+    merge_report()
+    assert collect() == DONE
+    merged = read_json("merge_input.json")
+    assert merged is not None
+    assert merged["leftovers"] == []
+    assert [entry["lfn"] for entry in merged["elsewhere"]] == [f"{MERGED_BASE}/merged.root"]
+
+
+def test_an_output_that_cannot_be_read_is_no_reason_to_make_it_again(
+    unit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("merge_output.json").mkdir()
+    monkeypatch.setattr("sys.argv", ["post", "prepare", "mg_000000"])
+    assert main() == RETRY
+
+
+def test_sites_that_are_allowed_again_are_landed_at(unit: Path) -> None:
+    allowed = Path("../round.inc").read_text()
+    Path("../round.inc").write_text("allowed_sites = \n")
+    Path("site.inc").unlink()
+    assert prepare("mg_000000") == GIVE_UP
+    Path("../round.inc").write_text(allowed)
+    assert prepare("mg_000000") == DONE
+    assert election.landing_sites() == ["T1_US_FNAL", "T2_CH_CERN", "T2_DE_DESY", "T2_US_Purdue"]
+
+
+def test_a_job_that_could_not_be_submitted_lets_the_group_try_again(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    assert finish_attempt("proc_000000", -1001, 0, 0, 3) == RETRY
+    assert newest("proc_000000")["final"]
+    assert judge("mg_000000", 1) == RETRY
+    assert json.loads(Path("verdict.json").read_text())["bad_sites"] == []
+
+
+def test_another_kind_of_failure_before_does_not_make_a_site_bad_sooner(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    assert run_node("proc_000000", 12, exit_code=77, retry=0) == RETRY
+    assert run_node("proc_000000", 13, exit_code=60307, retry=1) == RETRY
+    assert run_node("proc_000000", 14, exit_code=60307, retry=2) == GIVE_UP
+
+
+def test_an_evicted_job_is_tried_again_as_a_new_attempt_and_blames_no_site(unit: Path) -> None:
+    write_log("proc_000000", 12, end="\tWMS2 evicted at T2_DE_DESY, aborted")
+    assert finish_attempt("proc_000000", -1002, 12, 0, 3) == RETRY
+    assert newest("proc_000000")["classification"]["category"] == "transient"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"merged_from": []},
+        {"merged_from": ["/store/unmerged/other.root"]},
+        {"events": 299},
+        {"size_bytes": 0},
+        {"adler32": "none"},
+        {"dataset": "/Another/Run2024A-Test-v1/GEN-SIM"},
+        {"lfn": "/store/mc/elsewhere.root"},
+        {"lfn": f"{MERGED_BASE}/../x.root"},
+        {"lfn": f'{MERGED_BASE}/x".root'},
+        {"lfn": f"{MERGED_BASE}/{'x' * 480}.root"},
+        {"lumis": [{"run": 1, "lumi": 0, "events": 1}]},
+        {"parents": ["/etc/passwd"]},
+    ],
+)
+def test_a_merge_that_lost_something_or_reports_nonsense_produces_nothing(
+    unit: Path, change: dict[str, Any]
+) -> None:
+    run_all_nodes()
+    collect()
+    merge_report(**change)
+    assert finish_attempt("merge", 0, 30, 0, 2) == RETRY
+    assert not Path("merge_output.json").exists()
+    assert judge("mg_000000", 1) == RETRY
+
+
+def test_cleanup_never_fails_a_group_and_lists_what_it_left(unit: Path) -> None:
+    run_all_nodes()
+    collect()
+    write_log("cleanup", 40, end="\t(0) Abnormal termination (signal 9)")
+    assert finish_attempt("cleanup", 9, 40, 0, 1) == DONE
+    removals = read_json("removals.json")
+    assert removals is not None
+    assert {entry["lfn"] for entry in removals["files"]} == {
+        f"/store/unmerged/proc_{number:06d}_{20 + number}.root" for number in range(3)
+    }
+
+
+def test_a_group_whose_site_is_bad_elects_another(unit: Path) -> None:
+    run_all_nodes()
+    Path("group.dag.rescue001").write_text("DONE landing\n")
+    run_node("proc_000001", 49, exit_code=60307)
+    run_node("proc_000001", 50, exit_code=60307, retry=1)
+    assert judge("mg_000000", 1) == RETRY
+    assert prepare("mg_000000") == DONE
+    assert election.elected_site() == ""
+    assert "T2_DE_DESY" not in election.read_include("site.inc")["landing_sites"]
+    assert not Path("group.dag.rescue001").exists()
+    assert Path("election_0/group.dag.rescue001").exists()
+    assert not Path("proc_000001.post.json").exists()
+    assert prepare("mg_000000") == DONE
+    assert not Path("election_1").exists()
+
+
+def test_a_site_name_that_begins_like_another_is_not_avoided_with_it(unit: Path) -> None:
+    Path("../round.inc").write_text("allowed_sites = T2_US_MIT,T2_US_MIT_Tier3\n")
+    assert election.open_election(["T2_US_MIT", "T2_US_MIT_Tier3"], ["T2_US_MIT"]) == ["T2_US_MIT_Tier3"]
+    assert election.read_include("site.inc")["avoid_sites"] == "T2_US_MIT"
+
+
+def test_when_all_sites_were_bad_the_older_ones_get_another_chance(unit: Path) -> None:
+    sites = ["T1_US_FNAL", "T2_DE_DESY"]
+    assert election.open_election(sites, ["T1_US_FNAL"]) == ["T2_DE_DESY"]
+    assert election.open_election(sites, ["T2_DE_DESY"]) == ["T1_US_FNAL"]
+    assert election.open_election(["T1_US_FNAL"], ["T1_US_FNAL"]) == ["T1_US_FNAL"]
+
+
+def test_a_site_that_the_round_no_longer_allows_is_left(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    Path("../round.inc").write_text("allowed_sites = T1_US_FNAL\n")
+    assert prepare("mg_000000") == DONE
+    assert election.read_include("site.inc") == {
+        "landing_sites": "T1_US_FNAL",
+        "avoid_sites": "T2_DE_DESY",
+        "elected_site": "",
+    }
+
+
+def test_no_site_left_gives_up_and_says_so(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    Path("../round.inc").write_text("allowed_sites = \n")
+    assert prepare("mg_000000") == GIVE_UP
+    assert "no site left" in json.loads(Path("verdict.json").read_text())["reason"]
+
+
+def test_a_permanent_failure_beside_a_bad_site_gives_up(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    run_node("proc_000001", 49, exit_code=60307)
+    run_node("proc_000001", 50, exit_code=60307, retry=1)
+    run_node("proc_000002", 51, exit_code=8501)
+    assert judge("mg_000000", 1) == GIVE_UP
+
+
+def test_an_abort_reaches_the_outer_dag(unit: Path) -> None:
+    assert run_node("proc_000001", 50, exit_code=7002) == ABORT
+    assert judge("mg_000000", 1) == ABORT
+
+
+def test_a_failure_that_no_node_explains_is_tried_again(unit: Path) -> None:
+    assert judge("mg_000000", 1) == RETRY
+    assert json.loads(Path("verdict.json").read_text())["verdict"] == "no node explains the failure"
+
+
+def test_the_manifest_of_another_unit_is_refused(unit: Path) -> None:
+    assert prepare("mg_000001") == GIVE_UP
+
+
+@pytest.mark.parametrize(
+    ("code", "category"),
+    [(8021, "infrastructure"), (11003, "infrastructure"), (71306, "resource:time"), (137, "unclassified"),
+     (50660, "resource:memory"), (8022, "data"), (8501, "permanent"), (99999, "transient"), (0, "unclassified")],
+)  # fmt: skip
+def test_codes_have_the_categories_of_the_rule_table(unit: Path, code: int, category: str) -> None:
+    assert classify(load_policy(), code, "")["category"] == category
+
+
+def test_the_log_of_another_attempt_says_nothing_of_this_one(unit: Path) -> None:
+    write_log("proc_000000", 12, end="\t(1) Normal termination (return value 5)")
+    write_log("proc_000000", 13, end="\t(0) Abnormal termination (signal 11)")
+    assert read_attempt("proc_000000.log", 12)["exit_code"] == 5
+    assert read_attempt("proc_000000.log", 13)["exit_signal"] == 11
+    assert read_attempt("proc_000000.log", 14) == {"ad": {}}
+    assert read_attempt("nothing.log", 12) == {"ad": {}}

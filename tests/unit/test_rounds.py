@@ -1,0 +1,79 @@
+"""What comes after a round, and how long its jobs are."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.factories import reprocessing, simulation
+from wms2.core.rounds import next_round
+from wms2.core.sizing import MOST_CHANGE, retuned
+from wms2.models.ledger import Balance, InputFileState
+from wms2.models.next_round import Need
+
+
+def balance(planned: int = 0, processed: int = 0, produced: int = 0, **files: int) -> Balance:
+    return Balance(
+        events_planned=planned,
+        events_processed=processed,
+        events_produced=produced,
+        events_abandoned=planned - processed,
+        units={},
+        files={InputFileState(state): count for state, count in files.items()},
+    )
+
+
+def test_the_first_round_is_a_pilot_unless_the_request_is_urgent() -> None:
+    assert next_round(simulation(), balance(), 0, 100).need is Need.PILOT
+    urgent = simulation(urgent=True, memory_mb=2000, time_per_event_sec=1.0, size_per_event_kb=1.0)
+    assert next_round(urgent, balance(), 0, 100).need is Need.ROUND
+
+
+def test_a_simulation_goes_on_until_enough_was_written() -> None:
+    request = simulation(total_events=1000)
+    assert next_round(request, balance(500, 500, 400), 1, 100).events == 750
+    assert next_round(request, balance(1300, 1300, 999), 2, 100).need is Need.ROUND
+    assert next_round(request, balance(1300, 1300, 1000), 2, 100).need is Need.NOTHING
+
+
+def test_completion_by_offset_ends_when_enough_was_planned() -> None:
+    request = simulation(total_events=1000, completion="offset")
+    assert next_round(request, balance(900, 100, 100), 2, 100).events == 100
+    assert next_round(request, balance(1000, 100, 100), 2, 100).need is Need.NOTHING
+
+
+def test_a_filter_that_passes_nothing_asks_for_a_person_instead_of_going_on_for_ever() -> None:
+    after = next_round(simulation(), balance(100, 100, 0), 1, 100)
+    assert after.need is Need.PERSON
+    assert "none of 100 events" in after.reason
+
+
+def test_input_goes_on_while_files_can_be_planned() -> None:
+    request = reprocessing()
+    assert next_round(request, balance(available=3, processed=0), 1, 100).need is Need.ROUND
+    assert next_round(request, balance(attempted=1), 3, 100).need is Need.ROUND
+    done = Balance(
+        events_planned=0, events_processed=0, events_produced=0, events_abandoned=0, units={},
+        files={InputFileState.PROCESSED: 5, InputFileState.EXCLUDED: 1},
+    )  # fmt: skip
+    assert next_round(request, done, 3, 100).need is Need.NOTHING
+
+
+@given(total=st.integers(1, 10**4), efficiency=st.floats(0.05, 1.0), per_job=st.integers(1, 1000))
+def test_rounds_that_succeed_always_come_to_an_end(total: int, efficiency: float, per_job: int) -> None:
+    request = simulation(total_events=total, filter_efficiency=efficiency)
+    planned = produced = rounds = 0
+    while (step := next_round(request, balance(planned, planned, produced), rounds, per_job)).need in (
+        Need.PILOT, Need.ROUND,
+    ):  # fmt: skip
+        planned += step.events
+        produced = max(1, int(planned * efficiency))
+        rounds += 1
+        assert rounds < 1000
+    assert produced >= total
+
+
+@given(before=st.integers(1, 10**9), wanted=st.integers(1, 10**9))
+def test_events_per_job_change_by_at_most_the_factor(before: int, wanted: int) -> None:
+    after = retuned(before, wanted)
+    assert after >= 1
+    assert after <= before * MOST_CHANGE
+    assert after > before // MOST_CHANGE - 100

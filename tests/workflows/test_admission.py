@@ -1,0 +1,241 @@
+"""Admission on a Temporal server, with requests that do nothing but hold their slot."""
+
+import asyncio
+import random
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Replayer, Worker
+
+with workflow.unsafe.imports_passed_through():
+    from wms2.activities.admission import AdmissionActivities, signal_admission
+    from wms2.core.admission import AdmissionState
+    from wms2.models.messages import HostReport, Slot, SlotRequest
+    from wms2.temporal.ids import ADMISSION, request_id
+    from wms2.temporal.queues import WORKFLOWS
+    from wms2.temporal.retries import RECORD
+    from wms2.workflows.admission import AdmissionWorkflow
+
+PROGRAMS = Path(sys.executable).parent
+
+
+@workflow.defn
+class Holder:
+    """Asks for a slot, holds it for some minutes, gives it back."""
+
+    def __init__(self) -> None:
+        self._slots: list[Slot] = []
+
+    @workflow.run
+    async def run(self, asked: SlotRequest, minutes: int) -> list[Slot]:
+        await workflow.execute_activity("ask_admission", asked, **RECORD)
+        await workflow.wait_condition(lambda: bool(self._slots))
+        await workflow.sleep(timedelta(minutes=minutes))
+        await workflow.execute_activity("give_back_slot", asked, **RECORD)
+        return self._slots
+
+    @workflow.signal
+    def slot_granted(self, slot: Slot) -> None:
+        self._slots.append(slot)
+
+    @workflow.query
+    def slots(self) -> list[Slot]:
+        return self._slots
+
+
+HolderHandle: TypeAlias = WorkflowHandle[Holder, list[Slot]]
+
+
+@pytest.fixture
+async def environment() -> AsyncIterator[WorkflowEnvironment]:
+    async with await WorkflowEnvironment.start_time_skipping(
+        data_converter=pydantic_data_converter,
+        test_server_existing_path=str(PROGRAMS / "temporal-test-server"),
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+async def client(environment: WorkflowEnvironment) -> AsyncIterator[Client]:
+    async with worker(environment.client):
+        yield environment.client
+
+
+def worker(client: Client) -> Worker:
+    activities = AdmissionActivities(client)
+    return Worker(
+        client,
+        task_queue=WORKFLOWS,
+        workflows=[AdmissionWorkflow, Holder],
+        activities=[activities.ask_admission, activities.give_back_slot, activities.closed_requests],
+    )
+
+
+def asked(request: str, priority: int = 1) -> SlotRequest:
+    return SlotRequest(request=request, round=0, priority=priority)
+
+
+async def start_holder(client: Client, request: SlotRequest, minutes: int = 1) -> HolderHandle:
+    return await client.start_workflow(
+        Holder.run, args=[request, minutes], id=request_id(request.request), task_queue=WORKFLOWS
+    )
+
+
+async def admission_state(client: Client) -> AdmissionState:
+    return await client.get_workflow_handle(ADMISSION).query(AdmissionWorkflow.state)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await holds():
+            await asyncio.sleep(0.05)
+
+
+async def test_45_requests_at_a_limit_of_5_get_their_slots_in_perfect_order(client: Client) -> None:
+    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=1000))
+    await signal_admission(client, "set_limit", 0)
+    chance = random.Random(45)
+    priorities = {f"req_{number:02}": chance.randrange(5) for number in range(45)}
+    holders = [
+        await start_holder(client, asked(name, priority), chance.randrange(1, 9))
+        for name, priority in priorities.items()
+    ]
+
+    async def all_wait() -> bool:
+        return len((await admission_state(client)).waiting) == 45
+
+    await until(all_wait)
+    turns = {name: waiter.turn for name, waiter in (await admission_state(client)).waiting.items()}
+    await signal_admission(client, "set_limit", 5)
+    # One after the other: each that is waited for lets time pass, and two at once let it pass twice over.
+    slots = [await holder.result() for holder in holders]
+
+    assert [len(each) for each in slots] == [1] * 45
+    lent, most = await grants(client)
+    assert lent == [
+        request_id(name) for name in sorted(turns, key=lambda one: (-priorities[one], turns[one]))
+    ]
+    assert most == 5
+
+
+async def grants(client: Client) -> tuple[list[str], int]:
+    """Whom admission told of a slot, in its order, and how many slots were out at most."""
+    lent: list[str] = []
+    active = most = 0
+    async for event in client.get_workflow_handle(ADMISSION).fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
+            told = event.signal_external_workflow_execution_initiated_event_attributes
+            lent.append(told.workflow_execution.workflow_id)
+            active += 1
+            most = max(most, active)
+        elif event.workflow_execution_signaled_event_attributes.signal_name == "give_back":
+            active -= 1
+    return lent, most
+
+
+async def test_the_slot_of_a_terminated_request_is_freed_within_the_hour(
+    environment: WorkflowEnvironment, client: Client
+) -> None:
+    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=11))
+    leaking = await start_holder(client, asked("leaking", 9), minutes=60 * 24)
+    await until(lambda: has_slot(leaking))
+    patient = await start_holder(client, asked("patient", 5), minutes=60 * 24)
+    impatient = await start_holder(client, asked("impatient", 8))
+    await until(lambda: waiting_are(client, {"patient", "impatient"}))
+    await leaking.terminate("lost")
+    await impatient.terminate("lost as well")
+
+    await environment.sleep(timedelta(minutes=61))
+    await until(lambda: has_slot(patient))
+    state = await admission_state(client)
+    assert list(state.leases) == ["patient"]
+    assert state.waiting == {}
+
+
+async def has_slot(holder: HolderHandle) -> bool:
+    return bool(await holder.query(Holder.slots))
+
+
+async def waiting_are(client: Client, names: set[str]) -> bool:
+    return (await admission_state(client)).waiting.keys() == names
+
+
+async def test_a_request_that_is_gone_when_its_turn_comes_hands_it_to_the_next(client: Client) -> None:
+    await signal_admission(client, "ask", asked("never_started", 9))
+    next_one = await start_holder(client, asked("next_one"))
+    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=11))
+    [slot] = await next_one.result()
+    assert slot == Slot(request="next_one", round=0, host="submit-a")
+
+
+async def test_a_request_that_asks_twice_is_told_twice_and_holds_one_slot(client: Client) -> None:
+    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=1000))
+    holder = await start_holder(client, asked("forgetful"), minutes=60)
+    await until(lambda: has_slot(holder))
+    await signal_admission(client, "ask", asked("forgetful"))
+
+    async def told_twice() -> bool:
+        return len(await holder.query(Holder.slots)) == 2
+
+    await until(told_twice)
+    assert len((await admission_state(client)).leases) == 1
+
+
+async def test_a_recorded_history_replays(environment: WorkflowEnvironment, client: Client) -> None:
+    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=11))
+    await signal_admission(client, "ask", asked("never_started"))
+    holders = [await start_holder(client, asked(f"req_{number}"), minutes=45) for number in range(4)]
+    for holder in holders:
+        await holder.result()
+    history = await client.get_workflow_handle(ADMISSION).fetch_history()
+    scheduled = [
+        event for event in history.events if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+    assert scheduled, "the hours that passed must have brought a look for requests that are gone"
+    replayer = Replayer(workflows=[AdmissionWorkflow], data_converter=pydantic_data_converter)
+    await replayer.replay_workflow(history)
+
+
+async def test_admission_continues_as_new_when_its_history_is_long_and_forgets_nothing() -> None:
+    # On the real server, which can be told to suggest it early.
+    async with (
+        await WorkflowEnvironment.start_local(
+            data_converter=pydantic_data_converter,
+            dev_server_existing_path=str(PROGRAMS / "temporal"),
+            dev_server_extra_args=["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40"],
+        ) as environment,
+        worker(environment.client),
+    ):
+        client = environment.client
+        await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=22))
+        first = await client.get_workflow_handle(ADMISSION).describe()
+        holders = [await start_holder(client, asked(f"req_{number}"), minutes=60) for number in range(2)]
+
+        async def both_have_slots() -> bool:
+            return all([await has_slot(holder) for holder in holders])
+
+        await until(both_have_slots)
+        before = await admission_state(client)
+        for number in range(60):
+            await signal_admission(client, "ask", asked(f"late_{number:02}", number))
+
+        async def is_new_run() -> bool:
+            return (await client.get_workflow_handle(ADMISSION).describe()).run_id != first.run_id
+
+        await until(is_new_run)
+        state = await admission_state(client)
+        assert state.leases == before.leases
+        assert state.look_at == before.look_at
+        assert len(state.waiting) == 60
+        history = await client.get_workflow_handle(ADMISSION, run_id=first.run_id).fetch_history()
+        replayer = Replayer(workflows=[AdmissionWorkflow], data_converter=pydantic_data_converter)
+        await replayer.replay_workflow(history)
