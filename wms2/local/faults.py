@@ -3,7 +3,8 @@
 They are written in a step's parameters: {"faults": [{"node": "proc_000001", "exit_code": 8021, "times": 1}],
 "fault_dir": "/a/folder/that/all/jobs/see"}. `node`, `at_site` and `step` say where a fault strikes; left out it is
 anywhere, but in a merge only if node or step is "merge". `times` says how often in all; left out it is always.
-The kinds are `exit_code`, `signal`, `hang`, `no_output` and, in a merge, `lose_event`.
+The kinds are `exit_code`, `signal`, `hang`, `no_output` and, in a merge, `lose_event`. `until` names a file: the job
+waits for it first, which lets a test hold a round at a known place; alone it is no failure.
 """
 
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 MERGE = "merge"
+LOOK_EVERY_SEC = 0.2
 
 
 class FaultError(Exception):
@@ -31,6 +33,7 @@ class Fault:
     at_site: str | None = None
     step: str | None = None
     times: int | None = None
+    until: str | None = None
     exit_code: int | None = None
     message: str | None = None
     signal: int | None = None
@@ -45,7 +48,9 @@ class Fault:
         return all(value is None or job[key] == value for key, value in wanted.items())
 
     def act(self) -> None:
-        """Fail now, if it is that kind of fault; the others show in what the payload leaves out."""
+        """Wait if it says so, then fail if it is that kind of fault; the others show in what the payload leaves out."""
+        while self.until is not None and not Path(self.until).exists():
+            time.sleep(LOOK_EVERY_SEC)
         if self.hang:
             while True:
                 time.sleep(3600)
