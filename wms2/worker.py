@@ -29,6 +29,7 @@ from wms2.db.session import connect as connect_database
 from wms2.models.messages import HostReport
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
+from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
 from wms2.temporal.runtime import sdk_runtime
 from wms2.workflows.admission import AdmissionWorkflow
@@ -99,6 +100,12 @@ def defined_activities(instance: object) -> list[Activity]:
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
 
 
+def workflow_runner() -> SandboxedWorkflowRunner:
+    """The sandbox that workflows run in."""
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return SandboxedWorkflowRunner(restrictions=restrictions)
+
+
 def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Worker]:
     """A worker for each queue of this host; the watch queue has room for a follower of every DAG."""
     shared: dict[str, Any] = {
@@ -106,17 +113,23 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
         "max_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,
         "default_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,
     }
-    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return [
         Worker(
             client,
             task_queue=WORKFLOWS,
             workflows=[RequestWorkflow, AdmissionWorkflow, OutputDatasetWorkflow],
             activities=hands.services,
-            workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+            interceptors=[Heartbeats()],
+            workflow_runner=workflow_runner(),
             **shared,
         ),
-        Worker(client, task_queue=host_queue(host), activities=hands.host, **shared),
+        Worker(
+            client,
+            task_queue=host_queue(host),
+            activities=hands.host,
+            interceptors=[Heartbeats()],
+            **shared,
+        ),
         Worker(
             client,
             task_queue=watch_queue(host),

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
@@ -24,6 +26,7 @@ from wms2.models.messages import (
     ClosedRound,
     DagObservation,
     DagOrder,
+    FollowOrder,
     OperatorAction,
     OutputAnnounced,
     OutputOrder,
@@ -43,7 +46,12 @@ from wms2.models.sizing import MeasuredSizing
 from wms2.temporal.attributes import INTEGERS, KEYWORDS
 from wms2.temporal.ids import request_id
 from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
+from wms2.temporal.retries import FOLLOW
 from wms2.workflows.request import RequestWorkflow
+
+with workflow.unsafe.imports_passed_through():
+    # The sandbox reads this module again, for the workflow below; what a worker needs is none of its business.
+    from wms2.worker import workflow_runner
 
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
 HOST = "here"
@@ -90,12 +98,15 @@ class World:
         self.failed_units = 1
         self.lend_slots = True
         self.hang_in_follow = False
+        self.stuck: dict[str, timedelta] = {}
         self.broken: set[str] = set()
         self.done: list[str] = []
         self.statuses: list[str] = []
         self.alerts: list[str] = []
         self.attempts: list[str] = []
         self.closed: list[RoundOrder] = []
+        self.told: list[int] = []
+        self.discrepancies: tuple[str, ...] = ()
 
     def progress(self, outcome: DagOutcome) -> RoundProgress:
         whole = outcome in (DagOutcome.COMPLETED,)
@@ -108,9 +119,10 @@ class World:
 
     def break_down(self, name: str) -> None:
         self.done.append(name)
+        if name in self.stuck:
+            # No time is skipped while an activity runs, so it does not hang: it fails again and again.
+            raise ApplicationError("not now", next_retry_delay=self.stuck[name] / 2)
         if name in self.broken:
-            from temporalio.exceptions import ApplicationError
-
             raise ApplicationError(f"{name} is broken", type="UserError", non_retryable=True)
 
     @activity.defn
@@ -135,7 +147,7 @@ class World:
 
     @activity.defn
     async def give_back_slot(self, ask: SlotRequest) -> None:
-        self.done.append("give_back_slot")
+        self.break_down("give_back_slot")
 
     @activity.defn
     async def plan_round(self, order: PlanOrder) -> PlannedRoundReport:
@@ -152,13 +164,14 @@ class World:
         return SubmittedDag(order=order, cluster=len(self.attempts), intent_at=datetime.now(UTC), found=False)
 
     @activity.defn
-    async def follow_dag(self, dag: SubmittedDag) -> DagObservation:
+    async def follow_dag(self, order: FollowOrder) -> DagObservation:
         self.break_down("follow_dag")
+        self.told.append(order.units_told)
         while self.hang_in_follow:
             activity.heartbeat()
             await asyncio.sleep(0.1)
         outcome = self.ends.pop(0) if self.ends else DagOutcome.COMPLETED
-        return DagObservation(progress=self.progress(outcome), newly_credited=(1,))
+        return DagObservation(progress=self.progress(outcome))
 
     @activity.defn
     async def stop_dag(self, dag: SubmittedDag, reason: str) -> DagObservation:
@@ -170,7 +183,7 @@ class World:
     async def close_round(self, order: RoundOrder) -> ClosedRound:
         self.break_down("close_round")
         self.closed.append(order)
-        return ClosedRound(units_produced=10, units_abandoned=0)
+        return ClosedRound(units_produced=10, units_abandoned=0, discrepancies=self.discrepancies)
 
     def activities(self) -> list[Callable[..., Awaitable[Any]]]:
         return [
@@ -187,9 +200,12 @@ class Life:
         self.world = World(env.client)
         self.name = f"life_{uuid.uuid4().hex[:8]}"
 
-    async def begin(self, status: RequestStatus = RequestStatus.SUBMITTED) -> None:
+    async def begin(
+        self, status: RequestStatus = RequestStatus.SUBMITTED, status_since: datetime | None = None
+    ) -> None:
         state = RequestState(
-            request_name=self.name, requestor="tester", campaign="Tests", priority=1, datasets=(DATASET,), status=status
+            request_name=self.name, requestor="tester", campaign="Tests", priority=1, datasets=(DATASET,),
+            status=status, status_since=status_since,
         )  # fmt: skip
         await self.env.client.start_workflow(
             RequestWorkflow.run, state, id=request_id(self.name), task_queue=WORKFLOWS
@@ -222,24 +238,59 @@ async def env() -> AsyncIterator[WorkflowEnvironment]:
     async with await WorkflowEnvironment.start_time_skipping(
         test_server_existing_path=str(server), data_converter=pydantic_data_converter
     ) as started:
-        types = {key.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for key in KEYWORDS}
-        types |= {key.name: IndexedValueType.INDEXED_VALUE_TYPE_INT for key in INTEGERS}
-        await started.client.operator_service.add_search_attributes(
-            AddSearchAttributesRequest(namespace="default", search_attributes=types)
-        )
+        await _add_search_attributes(started)
         yield started
 
 
 @pytest.fixture
+async def real_env() -> AsyncIterator[WorkflowEnvironment]:
+    """The server that skips time cannot continue a workflow as new once it was cancelled; the real one can."""
+    server = Path(sys.executable).with_name("temporal")
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(server), data_converter=pydantic_data_converter
+    ) as started:
+        await _add_search_attributes(started)
+        yield started
+
+
+async def _add_search_attributes(env: WorkflowEnvironment) -> None:
+    types = {key.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for key in KEYWORDS}
+    types |= {key.name: IndexedValueType.INDEXED_VALUE_TYPE_INT for key in INTEGERS}
+    await env.client.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(namespace="default", search_attributes=types)
+    )
+
+
+@pytest.fixture
 async def life(env: WorkflowEnvironment) -> AsyncIterator[Life]:
+    async with living(env) as life:
+        yield life
+
+
+@pytest.fixture
+async def real_life(real_env: WorkflowEnvironment) -> AsyncIterator[Life]:
+    async with living(real_env) as life:
+        yield life
+
+
+@asynccontextmanager
+async def living(env: WorkflowEnvironment, *, watched: bool = True) -> AsyncIterator[Life]:
+    """With `watched` false no worker takes up the followers."""
     life = Life(env)
     workflows = [RequestWorkflow, QuietOutput]
-    queues = [(WORKFLOWS, workflows), (host_queue(HOST), []), (watch_queue(HOST), [])]
-    workers = [
-        Worker(env.client, task_queue=queue, workflows=flows, activities=life.world.activities())
-        for queue, flows in queues
-    ]
-    async with workers[0], workers[1], workers[2]:
+    queues: list[tuple[str, list[type]]] = [(WORKFLOWS, workflows), (host_queue(HOST), [])]
+    queues += [(watch_queue(HOST), [])] if watched else []
+    async with AsyncExitStack() as workers:
+        for queue, flows in queues:
+            await workers.enter_async_context(
+                Worker(
+                    env.client,
+                    task_queue=queue,
+                    workflows=flows,
+                    activities=life.world.activities(),
+                    workflow_runner=workflow_runner(),
+                )
+            )
         yield life
 
 
@@ -406,6 +457,45 @@ async def test_signals_work_as_the_updates_do(life: Life) -> None:
     assert life.world.attempts == ["0:1", "0:2"]
 
 
+async def test_temporals_own_cancel_is_a_stop(real_life: Life) -> None:
+    real_life.world.rounds = [Need.ROUND]
+    real_life.world.hang_in_follow = True
+    await real_life.begin()
+    await real_life.until(RequestStatus.ACTIVE)
+    await real_life.handle.cancel()
+    state = await real_life.end()
+    assert state.status is RequestStatus.COMPLETED
+    assert real_life.world.statuses[3:7] == ["active", "stopping", "resubmitting", "queued"]
+    assert real_life.world.attempts == ["0:1", "0:2"]
+
+
+async def test_a_cancel_where_no_stop_fits_changes_nothing(real_life: Life) -> None:
+    await real_life.begin(RequestStatus.NEW)
+    await real_life.until(RequestStatus.NEW)
+    await real_life.handle.cancel()
+    await real_life.say(Action.RELEASE)
+    assert (await real_life.end()).status is RequestStatus.COMPLETED
+
+
+async def test_a_ledger_that_does_not_add_up_holds_the_request(life: Life) -> None:
+    life.world.discrepancies = ("90 events planned in work units, 100 in rounds",)
+    await life.begin()
+    await life.until(RequestStatus.HELD)
+    state: RequestState = await life.handle.query("state", result_type=RequestState)
+    assert state.held_reason.startswith("the ledger does not add up: 90 events planned")
+    life.world.discrepancies = ()
+    await life.say(Action.RELEASE)
+    assert (await life.end()).status is RequestStatus.COMPLETED
+
+
+async def test_outputs_hear_of_units_that_a_dead_follower_credited(life: Life) -> None:
+    life.world.rounds = [Need.ROUND]
+    life.world.ends = [DagOutcome.RUNNING, DagOutcome.RUNNING]
+    await life.begin()
+    await life.end()
+    assert life.world.told == [0, 9, 9]
+
+
 async def test_thirty_days_in_the_queue_are_reported_every_week(life: Life) -> None:
     life.world.lend_slots = False
     await life.begin()
@@ -415,6 +505,83 @@ async def test_thirty_days_in_the_queue_are_reported_every_week(life: Life) -> N
     assert life.world.alerts == ["long_queued"] * 4
     await life.say(Action.ABORT)
     assert (await life.end()).status is RequestStatus.ABORTED
+
+
+STUCK: dict[RequestStatus, str] = {
+    RequestStatus.SUBMITTED: "next_round",
+    RequestStatus.PILOT_RUNNING: "follow_dag",
+    RequestStatus.ACTIVE: "follow_dag",
+    RequestStatus.RESUBMITTING: "give_back_slot",
+}
+"""The activity that keeps a request in a status."""
+
+
+@pytest.mark.parametrize("status", STUCK)
+async def test_whoever_is_stuck_in_a_status_is_reported_when_its_time_is_over(
+    life: Life, status: RequestStatus
+) -> None:
+    life.world.rounds = [Need.PILOT if status is RequestStatus.PILOT_RUNNING else Need.ROUND]
+    await _get_stuck(life, status, STUCK[status])
+    await life.env.sleep(TIME_LIMITS[status] + timedelta(minutes=1))
+    assert life.world.alerts == [f"long_{status}"]
+
+
+@pytest.mark.parametrize(
+    ("status", "activity"), [(RequestStatus.PLANNING, "plan_round"), (RequestStatus.STOPPING, "stop_dag")]
+)
+async def test_work_on_a_submit_host_that_does_not_end_in_time_is_held(
+    life: Life, status: RequestStatus, activity: str
+) -> None:
+    life.world.rounds = [Need.ROUND]
+    await _get_stuck(life, status, activity)
+    await life.env.sleep(TIME_LIMITS[status] + timedelta(minutes=1))
+    await life.until(RequestStatus.HELD)
+
+
+@pytest.mark.parametrize("status", [RequestStatus.NEW, RequestStatus.HELD])
+async def test_whoever_waits_for_a_person_is_reported_when_its_time_is_over(
+    life: Life, status: RequestStatus
+) -> None:
+    life.world.broken = {"next_round"}
+    await life.begin(RequestStatus.NEW if status is RequestStatus.NEW else RequestStatus.SUBMITTED)
+    await life.until(status)
+    await life.env.sleep(TIME_LIMITS[status] + timedelta(minutes=1))
+    assert life.world.alerts == [f"long_{status}"]
+
+
+async def test_a_new_history_does_not_start_the_time_limit_anew(life: Life) -> None:
+    life.world.lend_slots = False
+    since = await life.env.get_current_time() - timedelta(days=6)
+    await life.begin(RequestStatus.QUEUED, status_since=since)
+    await life.env.sleep(timedelta(days=1, minutes=1))
+    assert life.world.alerts == ["long_queued"]
+
+
+async def test_a_dag_that_nobody_follows_is_reported_again_and_again_and_followed_later(
+    real_env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where time is skipped it stands still while an activity waits for its worker: here the hour is a second.
+    monkeypatch.setitem(FOLLOW, "schedule_to_start_timeout", timedelta(seconds=1))
+    async with living(real_env, watched=False) as life:
+        await life.begin()
+        async with asyncio.timeout(60):
+            while len(life.world.alerts) < 2:
+                await asyncio.sleep(0.1)
+        assert set(life.world.alerts) == {"lost_host"}
+        async with Worker(real_env.client, task_queue=watch_queue(HOST), activities=life.world.activities()):
+            assert (await life.end()).status is RequestStatus.COMPLETED
+
+
+async def _get_stuck(life: Life, status: RequestStatus, activity: str) -> None:
+    life.world.stuck = {activity: TIME_LIMITS[status]}
+    after_a_stop = status in (RequestStatus.STOPPING, RequestStatus.RESUBMITTING)
+    life.world.hang_in_follow = after_a_stop
+    await life.begin()
+    if after_a_stop:
+        await life.until(RequestStatus.ACTIVE)
+        await life.say(Action.STOP)
+    await life.until(status)
+    life.world.hang_in_follow = False
 
 
 def test_every_status_that_can_wait_has_its_time_limit() -> None:

@@ -23,7 +23,7 @@ from wms2.dagman.round_folder import ROUND_FILE, RoundFile, read_round
 from wms2.db import credit, dags
 from wms2.db.session import RecordConflict
 from wms2.models.dag import DagIntent, DagStatus, NodeCounts
-from wms2.models.messages import DagObservation, DagOrder, SubmittedDag
+from wms2.models.messages import DagObservation, DagOrder, FollowOrder, SubmittedDag
 from wms2.models.progress import DagOutcome, RoundProgress, UnitFailure
 
 LEFT_THE_QUEUE_SEC = 1.0
@@ -32,6 +32,7 @@ ORPHANS_SEC = 60.0
 LOOK_EVERY_SEC = 2.0
 GATHER_SEC = 5.0
 FOLLOW_SEC = 6 * 3600.0
+CONFLICTS_TOLD = 3
 
 
 class DagActivities(DatabaseActivities):
@@ -120,23 +121,21 @@ class DagActivities(DatabaseActivities):
         )
 
     @activity.defn
-    async def follow_dag(self, submitted: SubmittedDag) -> DagObservation:
+    async def follow_dag(self, order: FollowOrder) -> DagObservation:
         """Look at a DAG until there is news: its end, or work units that were credited. Or until it is late.
 
         What it needs to know is on disk and in the database, so it can die at any moment and start anew.
         """
-        credited: set[int] = set()
         until = time.monotonic() + FOLLOW_SEC
         while True:
-            seen = await self.observe_dag(submitted)
-            credited.update(seen.newly_credited)
+            seen = await self.observe_dag(order.dag)
             activity.heartbeat(seen.progress.units_done)
             ended = seen.progress.outcome is not DagOutcome.RUNNING
-            if credited and not ended:
+            if seen.progress.units_done > order.units_told and not ended:
                 # Others are often about to be finished too: wait a little, and tell of them together.
                 until = min(until, time.monotonic() + GATHER_SEC)
             if ended or time.monotonic() >= until:
-                return DagObservation(progress=seen.progress, newly_credited=tuple(sorted(credited)))
+                return DagObservation(progress=seen.progress, conflicts=seen.conflicts[:CONFLICTS_TOLD])
             await asyncio.sleep(LOOK_EVERY_SEC)
 
     @activity.defn

@@ -13,20 +13,21 @@ from temporalio import activity
 from wms2.activities.database import DatabaseActivities
 from wms2.adapters.condor import Condor
 from wms2.adapters.dbs import Dbs
-from wms2.core.ledger import planned_round, produced_unit
+from wms2.core.ledger import discrepancies, planned_round, produced_unit
 from wms2.core.planning import allowed_sites, plan_round
 from wms2.core.rounds import pilot_plan
 from wms2.core.sizing import events_per_job, measured_by_pilot, measured_by_round, sizing_of
 from wms2.dagman.outputs import produced_units
-from wms2.dagman.round_folder import RoundFile, read_round, write_round
+from wms2.dagman.round_folder import ROUND_FILE, read_round, write_round
 from wms2.db import credit, ledger
+from wms2.db.crosscheck import cross_check
 from wms2.db.requests import next_first_event, request_record
 from wms2.errors import UserError
-from wms2.models.ledger import InputFileState, PlannedFile
+from wms2.models.ledger import InputFileState, PlannedFile, WorkUnitStatus
 from wms2.models.merge_output import MergeOutput
 from wms2.models.messages import ClosedRound, PlannedRoundReport, PlanOrder, RoundOrder
 from wms2.models.next_round import Need
-from wms2.models.plan import InputFile, Limits, RoundPlan, Snapshot
+from wms2.models.plan import InputFile, Limits, RoundPlan, Snapshot, unit_name
 from wms2.models.request import Request
 from wms2.models.sizing import MeasuredSizing
 from wms2.models.workflow import RoundStatus
@@ -120,30 +121,33 @@ class PlanningActivities(DatabaseActivities):
 
     @activity.defn
     async def close_round(self, order: RoundOrder) -> ClosedRound:
-        """Credit what is complete on disk once more, give up the rest with the reason, and close the round."""
-        planned = read_round(order.folder)
-        outputs = [output for _, output in produced_units(order.folder, planned)]
+        """Credit what is complete on disk once more, give up the rest with the reason, and close the round.
+
+        The ledger says which work units there are, so a round whose folder was lost can be closed as well.
+        """
+        outputs = await asyncio.to_thread(_outputs_on_disk, order.folder)
         for output in outputs:
             await self.record(credit.credit_work_unit, order.request, produced_unit(output))
-        produced = {output.work_unit for output in outputs}
-        abandoned = await self._abandon(order, planned, produced)
+        await self._abandon_the_rest(order)
+        units = await self.record(credit.units_of_round, order.request, order.round)
+        abandoned = len(units[WorkUnitStatus.ABANDONED])
         status = RoundStatus.CLOSED if abandoned else RoundStatus.COMPLETED
         await self.record(ledger.record_round_status, order.request, order.round, status)
         request = (await self.record(request_record, order.request)).request
         return ClosedRound(
-            units_produced=len(produced),
+            units_produced=len(units[WorkUnitStatus.PRODUCED]),
             units_abandoned=abandoned,
             sizing=self._measured(request, order, outputs),
+            discrepancies=discrepancies(await self.record(cross_check, order.request)),
         )
 
-    async def _abandon(self, order: RoundOrder, planned: RoundFile, produced: set[int]) -> int:
-        lost = [unit for unit in planned.work_units if unit.number not in produced]
-        for unit in lost:
-            bad = _bad_files(order.folder / unit.name)
+    async def _abandon_the_rest(self, order: RoundOrder) -> None:
+        units = await self.record(credit.units_of_round, order.request, order.round)
+        for number in units[WorkUnitStatus.PLANNED]:
+            bad = await asyncio.to_thread(_bad_files, order.folder / unit_name(number))
             await self.record(
-                credit.abandon_work_unit, order.request, unit.number, order.reason or "not produced", bad
+                credit.abandon_work_unit, order.request, number, order.reason or "not produced", bad
             )
-        return len(lost)
 
     def _measured(
         self, request: Request, order: RoundOrder, outputs: list[MergeOutput]
@@ -151,6 +155,12 @@ class PlanningActivities(DatabaseActivities):
         if order.sizing is None:
             return next((found for output in outputs if (found := measured_by_pilot(output, request))), None)
         return measured_by_round(outputs, order.sizing, self._settings.target_job_sec)
+
+
+def _outputs_on_disk(folder: Path) -> list[MergeOutput]:
+    if not (folder / ROUND_FILE).exists():
+        return []
+    return [output for _, output in produced_units(folder, read_round(folder))]
 
 
 def _read_snapshot(path: Path) -> Snapshot | None:

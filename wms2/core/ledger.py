@@ -1,8 +1,8 @@
-"""What a plan and an output mean for the ledger."""
+"""What a plan and an output mean for the ledger, and what must hold in it."""
 
 from __future__ import annotations
 
-from wms2.models.ledger import EventRange, PlannedFile, PlannedRound, PlannedUnit, ProducedUnit
+from wms2.models.ledger import CrossCheck, EventRange, PlannedFile, PlannedRound, PlannedUnit, ProducedUnit
 from wms2.models.merge_output import MergeOutput, ProcessedNode
 from wms2.models.plan import RoundPlan, WorkUnit
 from wms2.models.workflow import RoundKind
@@ -54,3 +54,22 @@ def _processed_events(node: ProcessedNode) -> int:
     if node.pilot and node.first_event is not None and node.last_event is not None:
         return node.last_event - node.first_event + 1
     return node.events if node.events_read is None else min(node.events, node.events_read)
+
+
+def discrepancies(check: CrossCheck) -> tuple[str, ...]:
+    """What does not add up, in words for the person who will look; nothing in an exact ledger."""
+    agreements = [
+        (check.events_in_units, check.events_in_rounds, "events planned in work units, {} in rounds"),
+        (check.units, check.units_in_rounds, "work units recorded, {} in rounds"),
+        (check.units_without_end, 0, "work units neither produced nor abandoned, {} expected"),
+        (check.files_without_end, 0, "input files planned in no open work unit, {} expected"),
+        (
+            check.files_processed,
+            check.files_of_produced_units,
+            "input files processed, {} in produced work units",
+        ),
+        (check.units_unlike_their_files, 0, "work units unlike their output files, {} expected"),
+    ]
+    if check.offset is not None:
+        agreements.append((check.offset, check.events_in_units, "event numbers used up, {} planned"))
+    return tuple(f"{one} {words.format(other)}" for one, other, words in agreements if one != other)

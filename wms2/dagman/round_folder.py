@@ -18,7 +18,7 @@ from wms2.dagman.submit_files import dagman_config, round_include, submit_files
 from wms2.errors import UserError
 from wms2.models.base import Model
 from wms2.models.manifest import manifest_of
-from wms2.models.plan import RoundPlan, Snapshot, WorkUnit
+from wms2.models.plan import RoundPlan, Snapshot, WorkUnit, unit_name
 
 ROUND_FILE, SNAPSHOT_FILE, MANIFEST_FILE = "round.json", "snapshot.json", "manifest.json"
 
@@ -43,7 +43,7 @@ class RoundUnit(Model):
 
     @property
     def name(self) -> str:
-        return f"mg_{self.number:06d}"
+        return unit_name(self.number)
 
 
 class RoundFile(Model):

@@ -90,14 +90,20 @@ def abandon_work_unit(
     return True
 
 
+def units_of_round(
+    session: Session, request_name: str, round_number: int
+) -> dict[WorkUnitStatus, tuple[int, ...]]:
+    """The numbers of a round's work units, by status."""
+    query = select(WorkUnitRow.number, WorkUnitRow.status).where(
+        WorkUnitRow.request_no == request_number(session, request_name), WorkUnitRow.round == round_number
+    )
+    units = session.execute(query.order_by(WorkUnitRow.number)).all()
+    return {status: tuple(number for number, found in units if found == status) for status in WorkUnitStatus}
+
+
 def credited_units(session: Session, request_name: str, round_number: int) -> set[int]:
     """The numbers of the round's work units that were produced."""
-    query = select(WorkUnitRow.number).where(
-        WorkUnitRow.request_no == request_number(session, request_name),
-        WorkUnitRow.round == round_number,
-        WorkUnitRow.status == WorkUnitStatus.PRODUCED,
-    )
-    return set(session.scalars(query))
+    return set(units_of_round(session, request_name, round_number)[WorkUnitStatus.PRODUCED])
 
 
 def _locked(session: Session, request_name: str, number: int) -> WorkUnitRow:

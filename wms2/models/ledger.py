@@ -115,3 +115,23 @@ class Balance(Model):
     events_abandoned: Count
     units: dict[WorkUnitStatus, Count]
     files: dict[InputFileState, Count]
+
+
+class CrossCheck(Model):
+    """What the ledger says of the same things in different places. In an exact ledger they agree.
+
+    Counted while no round is open.
+    """
+
+    offset: Count | None
+    """How many event numbers were used up, as the request's next first event says; None with input."""
+    events_in_units: Count
+    events_in_rounds: Count
+    units: Count
+    units_in_rounds: Count
+    units_without_end: Count
+    files_without_end: Count
+    files_processed: Count
+    files_of_produced_units: Count
+    units_unlike_their_files: Count
+    """Produced work units whose output files hold another number of events than they were credited with."""

@@ -37,6 +37,13 @@ class SubmittedDag(Model):
     found: bool
 
 
+class FollowOrder(Model):
+    """A DAG to follow until there is news: its end, or more work units done than were told already."""
+
+    dag: SubmittedDag
+    units_told: Count
+
+
 class DagObservation(Model):
     """A look at a DAG: how far it is, and the work units credited by this look."""
 
@@ -150,3 +157,5 @@ class ClosedRound(Model):
     units_produced: Count
     units_abandoned: Count
     sizing: MeasuredSizing | None = None
+    discrepancies: tuple[str, ...] = ()
+    """What does not add up in the ledger; nothing when every event and file is accounted for."""

@@ -114,6 +114,11 @@ class Job:
     last_lumi: int | None = None
 
 
+def unit_name(number: int) -> str:
+    """The name of a work unit's node in the DAG, and of its folder."""
+    return f"mg_{number:06d}"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
     """A merge group: jobs that run at one site and whose outputs become one merged file per dataset."""
@@ -126,7 +131,7 @@ class WorkUnit:
 
     @property
     def name(self) -> str:
-        return f"mg_{self.number:06d}"
+        return unit_name(self.number)
 
     @property
     def events(self) -> int:

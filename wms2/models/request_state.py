@@ -25,6 +25,8 @@ class OpenRound(BaseModel):
     attempt: int = 0
     """Submissions of its DAG so far: the first one and every rescue."""
     failure_rescues: int = 0
+    units_told: int = 0
+    """Work units whose outputs the output workflows have heard of."""
     produced: bool = False
     """Every work unit has its output: all that is left is to close the round."""
     dag: SubmittedDag | None = None
@@ -46,6 +48,8 @@ class RequestState(BaseModel):
 
     status: RequestStatus = RequestStatus.NEW
     status_since: datetime | None = None
+    alerted_at: datetime | None = None
+    """When somebody was last told that a status has lasted too long."""
     sequence: int = 0
     held_reason: str = ""
     release_closes_round: bool = False

@@ -14,12 +14,17 @@ FINAL = ["UserError", "RecordConflict", "ValidationError", "DbsRefused"]
 class Preset(TypedDict, total=False):
     start_to_close_timeout: timedelta
     schedule_to_close_timeout: timedelta
+    schedule_to_start_timeout: timedelta
     heartbeat_timeout: timedelta
     retry_policy: RetryPolicy
 
 
+NOTICED = timedelta(seconds=15)
+"""How soon a worker that died is noticed; workers heartbeat for what does not do so itself."""
+
 RECORD = Preset(
     start_to_close_timeout=timedelta(seconds=60),
+    heartbeat_timeout=NOTICED,
     retry_policy=RetryPolicy(
         initial_interval=timedelta(seconds=1),
         maximum_interval=timedelta(minutes=1),
@@ -31,6 +36,7 @@ RECORD = Preset(
 HOST = Preset(
     start_to_close_timeout=timedelta(minutes=15),
     schedule_to_close_timeout=timedelta(hours=1),
+    heartbeat_timeout=NOTICED,
     retry_policy=RetryPolicy(
         initial_interval=timedelta(seconds=2),
         maximum_interval=timedelta(minutes=2),
@@ -41,7 +47,7 @@ HOST = Preset(
 
 SERVICE = Preset(
     start_to_close_timeout=timedelta(hours=6),
-    heartbeat_timeout=timedelta(minutes=3),
+    heartbeat_timeout=NOTICED,
     retry_policy=RetryPolicy(
         initial_interval=timedelta(seconds=1),
         maximum_interval=timedelta(minutes=5),
@@ -52,8 +58,11 @@ SERVICE = Preset(
 """Calls of outside services: tried for about an hour. Attempts are counted, not time: many calls may take long."""
 
 FOLLOW = Preset(
+    schedule_to_start_timeout=timedelta(hours=1),
     start_to_close_timeout=timedelta(hours=12),
     heartbeat_timeout=timedelta(seconds=30),
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=2), maximum_interval=timedelta(minutes=1)),
 )
-"""A follower: it lives for hours, is felt to be dead within half a minute, and starts again from nothing."""
+"""A follower: it lives for hours, is felt to be dead within half a minute, and starts again from nothing.
+
+One that no worker takes up within an hour says that its submit host is lost."""

@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from wms2.core.lifecycle import objection
+    from wms2.models.actions import Action
     from wms2.models.messages import OperatorAction
     from wms2.models.request_state import RequestState
 
@@ -90,6 +91,17 @@ class Desk:
         """Signals have no answer: one that does not fit has no effect."""
         if self.asked is None and objection(asked.action, self.state.status) is None:
             self.note(asked)
+
+    def hear_a_cancel(self) -> None:
+        """Temporal's own cancel, from its Web UI or its command line: a stop, where one fits."""
+        self.note_if_it_fits(
+            OperatorAction(
+                action=Action.STOP,
+                actor="temporal",
+                reason=workflow.cancellation_reason() or "cancelled in Temporal",
+                action_id=f"cancel-{workflow.info().run_id}",
+            )
+        )
 
     @workflow.update
     async def release(self, asked: OperatorAction) -> str:

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import ActivityError, FailureError, TimeoutType
+from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
@@ -25,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         ClosedRound,
         DagObservation,
         DagOrder,
+        FollowOrder,
         OperatorAction,
         OutputAnnounced,
         OutputOrder,
@@ -75,7 +77,20 @@ class RequestWorkflow(Desk):
 
     @workflow.run
     async def run(self, _state: RequestState) -> RequestState:
-        watch = asyncio.create_task(self.keep_watch())
+        """The story, and a watch over it. Temporal's own cancel reaches neither: it is heard as a stop."""
+        story, watch = asyncio.create_task(self.tell_the_story()), asyncio.create_task(self.keep_watch())
+        try:
+            await workflow.wait_condition(story.done)
+        except asyncio.CancelledError:
+            if workflow.cancellation_reason() is None:
+                raise
+            self.hear_a_cancel()
+            await workflow.wait_condition(story.done)
+        watch.cancel()
+        return await story
+
+    async def tell_the_story(self) -> RequestState:
+        """Chapter by chapter. What interrupts one, a person or an error, is the next."""
         chapter: Callable[[], Awaitable[None]] = self.live
         while not self.state.status.is_final:
             try:
@@ -89,7 +104,6 @@ class RequestWorkflow(Desk):
                 # Even holding may fail, and is tried again: a request is never lost over an error.
                 await workflow.sleep(PATIENCE if self.state.status is RequestStatus.HELD else timedelta(0))
                 chapter = partial(self.hold, _reason(error))
-        watch.cancel()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self.state
 
@@ -170,14 +184,15 @@ class RequestWorkflow(Desk):
         """Submit the DAG and follow it, again after each rescue, until all work units are produced."""
         while not self.round.produced:
             await self.submit()
-            progress = await self.follow()
-            decision = decide(self.round_end(progress), self.policy())
+            seen = await self.follow()
+            decision = decide(self.round_end(seen.progress), self.policy())
             if decision.verdict is Verdict.COMPLETE:
                 self.round.produced = True
                 return
-            await self.enter(RequestStatus.PARTIAL, decision.reason)
+            reason = "; ".join([decision.reason, *seen.conflicts])
+            await self.enter(RequestStatus.PARTIAL, reason)
             if decision.verdict is Verdict.HOLD:
-                raise NeedsAPerson(decision.reason, close_round=True)
+                raise NeedsAPerson(reason, close_round=True)
             self.round.failure_rescues += 1
 
     async def submit(self) -> None:
@@ -199,22 +214,33 @@ class RequestWorkflow(Desk):
         if self.state.status is not running:
             await self.enter(running, f"round {round_.number}, {round_.units} work units")
 
-    async def follow(self) -> RoundProgress:
+    async def follow(self) -> DagObservation:
         """Until the DAG has ended; outputs are told as soon as work units are credited."""
         round_ = self.round
         while True:
-            seen: DagObservation = await self.interruptible(
-                self.call("follow_dag", round_.dag, result=DagObservation, queue=watch_queue(round_.host),
-                          preset=FOLLOW, summary=f"Follow round {round_.number}")
-            )  # fmt: skip
-            self.last_progress = seen.progress
-            self.describe()
-            if seen.newly_credited:
-                await self.tell_the_outputs("news")
+            order = FollowOrder(dag=self.running_dag, units_told=round_.units_told)
+            try:
+                seen: DagObservation = await self.interruptible(
+                    self.call("follow_dag", order, result=DagObservation, queue=watch_queue(round_.host),
+                              preset=FOLLOW, summary=f"Follow round {round_.number}")
+                )  # fmt: skip
+            except ActivityError as error:
+                if not _found_nobody(error):
+                    raise
+                await self.alert("lost_host", f"no worker on {round_.host} follows round {round_.number}")
+                continue
+            await self.take_note_of(seen)
             if seen.progress.outcome is not DagOutcome.RUNNING:
                 round_.dag = None
-                return seen.progress
+                return seen
             await self.begin_a_new_history(only_when_suggested=True)
+
+    async def take_note_of(self, seen: DagObservation) -> None:
+        self.last_progress = seen.progress
+        self.describe()
+        if seen.progress.units_done > self.round.units_told:
+            await self.tell_the_outputs("news")
+            self.round.units_told = seen.progress.units_done
 
     async def close_the_round(self, reason: str = "") -> None:
         round_ = self.round
@@ -233,6 +259,8 @@ class RequestWorkflow(Desk):
         self.state.open_round = None
         await self.give_back_the_slot()
         await self.tell_the_outputs("news")
+        if closed.discrepancies:
+            raise NeedsAPerson(f"the ledger does not add up: {'; '.join(closed.discrepancies)}")
 
     async def announce_the_outputs(self) -> None:
         """Without a slot: the output workflows finish, each in its own time."""
@@ -289,10 +317,8 @@ class RequestWorkflow(Desk):
             "stop_dag", round_.dag, reason, result=DagObservation, queue=host_queue(round_.host), preset=HOST,
             summary=f"Stop round {round_.number}",
         )  # fmt: skip
-        self.last_progress = seen.progress
         round_.dag = None
-        if seen.newly_credited:
-            await self.tell_the_outputs("news")
+        await self.take_note_of(seen)
 
     async def end(self, status: RequestStatus, words: str, actor: str) -> None:
         """FAILED or ABORTED: nothing more is produced, and no call for the outputs is in flight any more."""
@@ -365,15 +391,22 @@ class RequestWorkflow(Desk):
             try:
                 await workflow.wait_condition(
                     lambda sequence=sequence: self.state.sequence != sequence,  # type: ignore[misc]
-                    timeout=TIME_LIMITS[status],
+                    timeout=self.time_left(),
+                    timeout_summary=f"until {status} has lasted too long",
                 )
             except TimeoutError:
-                alert = Alert(
-                    request=self.state.request_name,
-                    kind=f"long_{status}",
-                    message=f"has been {status} since {self.state.status_since}",
-                )
-                await self.call("raise_alert", alert, preset=RECORD, summary=f"Alert: long {status}")
+                self.state.alerted_at = workflow.now()
+                await self.alert(f"long_{status}", f"has been {status} since {self.state.status_since}")
+
+    def time_left(self) -> timedelta:
+        """Until the status has lasted beyond its limit, or beyond it once more since the last alert."""
+        since = [at for at in (self.state.status_since, self.state.alerted_at) if at is not None]
+        end = max(since, default=workflow.now()) + TIME_LIMITS[self.state.status]
+        return max(end - workflow.now(), timedelta())
+
+    async def alert(self, kind: str, message: str) -> None:
+        alert = Alert(request=self.state.request_name, kind=kind, message=message)
+        await self.call("raise_alert", alert, preset=RECORD, summary=f"Alert: {message}"[:200])
 
     async def begin_a_new_history(self, *, only_when_suggested: bool = False) -> None:
         """Between rounds, and inside long ones when Temporal suggests it."""
@@ -423,6 +456,11 @@ class RequestWorkflow(Desk):
     def round(self) -> OpenRound:
         assert self.state.open_round is not None
         return self.state.open_round
+
+    @property
+    def running_dag(self) -> SubmittedDag:
+        assert self.round.dag is not None
+        return self.round.dag
 
     def round_end(self, progress: RoundProgress) -> RoundEnd:
         return RoundEnd(
@@ -477,6 +515,12 @@ class RequestWorkflow(Desk):
 
 def _words(asked: OperatorAction) -> str:
     return f"{asked.action} by {asked.actor}" + (f": {asked.reason}" if asked.reason else "")
+
+
+def _found_nobody(error: ActivityError) -> bool:
+    """Whether no worker took the activity up within its time."""
+    cause = error.cause
+    return isinstance(cause, ActivityTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START
 
 
 def _reason(error: ActivityError) -> str:

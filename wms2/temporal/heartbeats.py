@@ -1,0 +1,40 @@
+"""Signs of life for activities, so that a worker that died is noticed within seconds.
+
+An activity that hangs is another matter: its own time limit ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+BEATS = 4
+"""How many heartbeats fit into the time after which an activity is given up for dead."""
+
+
+class Heartbeats(Interceptor):
+    """Makes a worker heartbeat for its activities. Not for followers: theirs say that they still look."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Beating(next)
+
+
+class _Beating(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        timeout = activity.info().heartbeat_timeout
+        if timeout is None:
+            return await self.next.execute_activity(input)
+        beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS))
+        try:
+            return await self.next.execute_activity(input)
+        finally:
+            beating.cancel()
+
+
+async def _beat(every_sec: float) -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(every_sec)
