@@ -16,7 +16,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from tests.factories import reprocessing, simulation
+from wms2.core.ledger import discrepancies
 from wms2.db import audit, credit, dags, ledger, migrate, requests
+from wms2.db.crosscheck import cross_check
 from wms2.db.session import RecordConflict, connect, transaction
 from wms2.db.tables import RequestRow
 from wms2.errors import UserError
@@ -639,3 +641,49 @@ def test_the_units_of_a_request_are_counted_by_status(simulated: Session) -> Non
     credit.credit_work_unit(simulated, "simulation", produced(0))
     credit.abandon_work_unit(simulated, "simulation", 1, "no site left")
     assert ledger.balance(simulated, "simulation").units == dict.fromkeys(WorkUnitStatus, 1)
+
+
+# Everything counted twice
+
+
+def ended(session: Session) -> None:
+    """A round of three units: two produced, one given up."""
+    for number in (0, 1):
+        credit.credit_work_unit(session, "simulation", produced(number))
+    credit.abandon_work_unit(session, "simulation", 2, "a test")
+    ledger.record_round_status(session, "simulation", 0, RoundStatus.CLOSED)
+
+
+def test_a_ledger_that_was_only_written_through_its_functions_adds_up(simulated: Session) -> None:
+    ended(simulated)
+    check = cross_check(simulated, "simulation")
+    assert discrepancies(check) == ()
+    assert (check.offset, check.units, check.units_without_end) == (300, 3, 0)
+
+
+def test_the_ledger_of_files_adds_up(selected: Session) -> None:
+    ledger.record_plan(selected, planned_files(0, [0, 1], [2]))
+    credit.credit_work_unit(selected, "reprocessing", produced_reco(0, 30))
+    credit.abandon_work_unit(selected, "reprocessing", 1, "a test")
+    check = cross_check(selected, "reprocessing")
+    assert discrepancies(check) == ()
+    assert check.offset is None
+    assert check.files_processed == check.files_of_produced_units == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE workflows SET next_first_event = 300", "299 event numbers used up, 300 planned"),
+        ("DELETE FROM output_files WHERE work_unit = 0", "1 work units unlike their output files"),
+        ("UPDATE output_files SET events = 99", "2 work units unlike their output files"),
+        ("UPDATE work_units SET produced_events = 50 WHERE number = 1", "1 work units unlike"),
+        ("UPDATE rounds SET planned_events = 200", "300 events planned in work units, 200 in rounds"),
+        ("DELETE FROM work_units WHERE number = 2", "2 work units recorded, 3 in rounds"),
+        ("UPDATE work_units SET status = 'planned' WHERE number = 2", "1 work units neither produced nor"),
+    ],
+)
+def test_whatever_was_changed_by_hand_shows(simulated: Session, statement: str, words: str) -> None:
+    ended(simulated)
+    simulated.execute(text(statement))
+    assert any(found.startswith(words) for found in discrepancies(cross_check(simulated, "simulation")))
