@@ -21,6 +21,7 @@ from wms2.activities.admission import AdmissionActivities, signal_admission
 from wms2.activities.dags import DagActivities
 from wms2.activities.outputs import OutputActivities
 from wms2.activities.planning import PlanningActivities, PlanningSettings
+from wms2.activities.reconciliation import ReconciliationActivities
 from wms2.activities.records import RecordActivities
 from wms2.adapters.condor import Condor
 from wms2.adapters.dbs import Dbs
@@ -34,6 +35,7 @@ from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
 from wms2.temporal.runtime import sdk_runtime
 from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.output_dataset import OutputDatasetWorkflow
+from wms2.workflows.reconciliation import ReconciliationWorkflow
 from wms2.workflows.request import RequestWorkflow
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ ANNOUNCE_EVERY_SEC = 600.0
 ANNOUNCE_AGAIN_SEC = 15.0
 THREADS = 15
 """As many as the database pool has connections; calls that block wait for one of them."""
+WORKFLOW_TYPES = (RequestWorkflow, AdmissionWorkflow, OutputDatasetWorkflow, ReconciliationWorkflow)
 PASSED_THROUGH = (
     "annotated_types",
     "pydantic",
@@ -82,6 +85,7 @@ def build_hands(settings: Settings, client: Client) -> Hands:
             *defined_activities(RecordActivities(engine)),
             *defined_activities(AdmissionActivities(client)),
             *defined_activities(OutputActivities(engine, dbs)),
+            *defined_activities(ReconciliationActivities(engine, client)),
         ],
         host=[*defined_activities(planning), *dags],
         watch=dags,
@@ -117,7 +121,7 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
         Worker(
             client,
             task_queue=WORKFLOWS,
-            workflows=[RequestWorkflow, AdmissionWorkflow, OutputDatasetWorkflow],
+            workflows=WORKFLOW_TYPES,
             activities=hands.services,
             interceptors=[Heartbeats()],
             workflow_runner=workflow_runner(),

@@ -262,7 +262,7 @@ def test_a_status_applies_only_with_a_higher_sequence_number(session: Session) -
     known = requests.request_record(session, "simulation")
     assert (known.status, known.status_sequence, known.status_reason) == (RequestStatus.HELD, 6, "number 6")
     changes = [(change.from_status, change.to_status, change.sequence) for change in known.status_transitions]
-    assert changes == [("new", "submitted", 1), ("submitted", "active", 5), ("active", "held", 6)]
+    assert changes == [(None, "submitted", 1), ("submitted", "active", 5), ("active", "held", 6)]
     assert session.scalar(text("SELECT status FROM workflows")) == "held"
 
 

@@ -65,7 +65,13 @@ def _print_transitions(overview: RequestOverview) -> None:
     print_table(
         ["AT", "FROM", "TO", "BY", "REASON"],
         [
-            (moment(step.at), step.from_status, step.to_status, escape(step.actor), escape(step.reason))
+            (
+                moment(step.at),
+                step.from_status or "-",
+                step.to_status,
+                escape(step.actor),
+                escape(step.reason),
+            )
             for step in overview.record.status_transitions
         ],
     )

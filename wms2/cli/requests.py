@@ -65,7 +65,7 @@ async def submit_request(settings: Settings, request: Request, *, hold: bool = F
     """The row first, then the workflow: the row guards the name for good, and a restart finds what is missing."""
     engine = connect_database(settings)
     client = await connect(settings)
-    _record(engine, request)
+    _record(engine, request, RequestStatus.NEW if hold else RequestStatus.SUBMITTED)
     try:
         await start_request(client, request, hold=hold)
     except WorkflowAlreadyStartedError:
@@ -77,13 +77,13 @@ async def submit_request(settings: Settings, request: Request, *, hold: bool = F
         ) from error
 
 
-def _record(engine: Engine, request: Request) -> None:
+def _record(engine: Engine, request: Request, status: RequestStatus) -> None:
     """Insert the request; one that is known is taken only if nothing was ever done with it."""
     name = request.request_name
     with transaction(engine) as session:
         known = find_request(session, name)
         if known is None:
-            insert_request(session, request)
+            insert_request(session, request, status)
         elif known.request != request or known.status_sequence > 0 or rounds_of(session, name):
             raise _name_is_taken(request)
 

@@ -1,9 +1,10 @@
 """Requests in the database: inserting, finding, and the record of their statuses."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy import Row, Select, case, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -108,6 +109,15 @@ def list_requests(
     return [_summary(row) for row in session.execute(query)]
 
 
+def unended_requests(session: Session, recorded_before: datetime) -> list[RequestRecord]:
+    """Requests whose end is still to come, the oldest first."""
+    query = select(RequestRow).where(
+        RequestRow.status.not_in([status for status in RequestStatus if status.is_final]),
+        RequestRow.created_at < recorded_before,
+    )
+    return [_record(row) for row in session.scalars(query.order_by(RequestRow.request_no))]
+
+
 def record_status(
     session: Session,
     request_name: str,
@@ -118,8 +128,10 @@ def record_status(
 ) -> bool:
     """Whether the status was recorded: one that is not newer than what is known changes nothing."""
     number = request_number(session, request_name)
+    # Before its workflow spoke, a request only had the status that it was to begin with.
+    known = case((RequestRow.status_sequence > 0, RequestRow.status), else_=None)
     change = func.jsonb_build_object(
-        "sequence", sequence, "from_status", RequestRow.status, "to_status", str(status),
+        "sequence", sequence, "from_status", known, "to_status", str(status),
         "at", func.now(), "actor", actor, "reason", reason,
     )  # fmt: skip
     applied = session.execute(

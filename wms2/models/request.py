@@ -236,7 +236,8 @@ class StatusTransition(Model):
     """One change of a request's status, as the record keeps it."""
 
     sequence: Count
-    from_status: RequestStatus
+    from_status: RequestStatus | None
+    """None for the first one."""
     to_status: RequestStatus
     at: datetime
     actor: str

@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.config import Settings
 from wms2.temporal.attributes import INTEGERS, KEYWORDS
+from wms2.temporal.schedules import make_schedules
 
 RETENTION = timedelta(days=30)
 """How long Temporal keeps what has ended; the database keeps its record for good."""
@@ -22,12 +23,13 @@ NAMESPACE_LOOK_SEC = 0.2
 
 
 async def bootstrap(client: Client, settings: Settings) -> None:
-    """Make the namespace and the search attributes where they are missing.
+    """Make the namespace, the search attributes and the schedules where they are missing.
 
     Admission is started by the first announcement of a host, see `wms2.activities.admission`.
     """
     await _make_namespace(client, settings.temporal_namespace)
     await _add_search_attributes(client, settings.temporal_namespace)
+    await make_schedules(client)
 
 
 async def _make_namespace(client: Client, namespace: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 ADMISSION = "admission"
+RECONCILIATION = "reconciliation"
 
 
 def request_id(request_name: str) -> str:

@@ -1,0 +1,65 @@
+"""Holding the record of requests against the workflows that live."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Engine
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from wms2.activities.database import DatabaseActivities
+from wms2.db.requests import unended_requests
+from wms2.models.reconciliation import Reconciled
+from wms2.models.request import RequestRecord, RequestStatus
+from wms2.temporal.ids import request_id
+from wms2.temporal.launch import start_request
+
+log = logging.getLogger(__name__)
+
+SUBMITTING = timedelta(minutes=1)
+"""Whoever submits a request writes its record first; for this long its workflow may still be on its way."""
+LIVING = "WorkflowType = 'RequestWorkflow' AND ExecutionStatus = 'Running'"
+
+
+class ReconciliationActivities(DatabaseActivities):
+    def __init__(self, engine: Engine, client: Client) -> None:
+        super().__init__(engine)
+        self._client = client
+
+    @activity.defn
+    async def reconcile_requests(self) -> Reconciled:
+        """Start requests that were recorded and never started, and report those whose workflow is gone."""
+        living = {found.id async for found in self._client.list_workflows(LIVING)}
+        started, lost = [], []
+        for record in await self.record(unended_requests, datetime.now(UTC) - SUBMITTING):
+            name = record.request.request_name
+            # The list may be behind; only the server's own answer tells for sure.
+            if request_id(name) in living or await self._lives(name):
+                continue
+            if record.status_sequence == 0 and await self._start(record):
+                started.append(name)
+            else:
+                lost.append(name)
+                log.error("ALERT [lost_workflow] %s: is %s, and its workflow is gone", name, record.status)
+        return Reconciled(living=len(living), started=tuple(started), lost=tuple(lost))
+
+    async def _lives(self, name: str) -> bool:
+        try:
+            found = await self._client.get_workflow_handle(request_id(name)).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return found.close_time is None
+
+    async def _start(self, record: RequestRecord) -> bool:
+        try:
+            await start_request(self._client, record.request, hold=record.status is RequestStatus.NEW)
+        except WorkflowAlreadyStartedError:
+            return False
+        log.warning("%s was recorded and never started: started now", record.request.request_name)
+        return True
