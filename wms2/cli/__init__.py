@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import traceback
+from contextlib import suppress
 from typing import NoReturn
 
 import typer
@@ -28,8 +31,29 @@ stack.register(app)
 demo.register(app)
 
 
+def program() -> NoReturn:
+    """What the `wms2` command runs: `main`, and then an end without Python's own tidying up.
+
+    Threads of Temporal's SDK may still be at work, and Python now and then aborts over them while it tidies up.
+    """
+    code = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        # Whoever read it may be gone.
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
 def main() -> None:
-    """Entry point: a person's mistake is one sentence on stderr, and exit code 2."""
+    """Do what the command line says: a person's mistake is one sentence on stderr, and exit code 2."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
