@@ -45,6 +45,8 @@ class RequestState(BaseModel):
     priority: int
     urgent: bool = False
     datasets: tuple[str, ...]
+    summary: str = ""
+    """What was asked for, in a line: Temporal's own summary does not outlive the first history."""
 
     status: RequestStatus = RequestStatus.NEW
     status_since: datetime | None = None
@@ -68,5 +70,7 @@ class RequestState(BaseModel):
 
     outputs_started: tuple[str, ...] = ()
     announced: tuple[str, ...] = ()
+    logbook: tuple[str, ...] = ()
+    """The latest changes of status, in words."""
     handled_actions: tuple[str, ...] = ()
     """Ids of the latest actions: a repeated one has no second effect."""

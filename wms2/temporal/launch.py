@@ -26,7 +26,7 @@ async def start_request(client: Client, request: Request, *, hold: bool = False)
         id=request_id(request.request_name),
         task_queue=WORKFLOWS,
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-        static_summary=_summary(request),
+        static_summary=state.summary,
         search_attributes=TypedSearchAttributes(
             [
                 SearchAttributePair(STATUS, str(state.status)),
@@ -47,6 +47,7 @@ def first_state(request: Request, *, hold: bool) -> RequestState:
         priority=request.priority,
         urgent=request.urgent,
         datasets=request.output_datasets,
+        summary=_summary(request),
         hold_threshold=request.error_hold_threshold,
         max_rescues=request.error_max_rescue_attempts,
         status=RequestStatus.NEW if hold else RequestStatus.SUBMITTED,

@@ -48,10 +48,12 @@ class Desk:
         asked, self.asked = self.asked, None
         return asked
 
-    async def wait(self, reached: Callable[[], bool], limit: timedelta) -> None:
+    async def wait(self, reached: Callable[[], bool], limit: timedelta, summary: str) -> None:
         """Until it is reached, the time is over, or a person asks for something."""
         try:
-            await workflow.wait_condition(lambda: reached() or self.asked is not None, timeout=limit)
+            await workflow.wait_condition(
+                lambda: reached() or self.asked is not None, timeout=limit, timeout_summary=summary
+            )
         except TimeoutError:
             return
         if not reached() and self.asked:

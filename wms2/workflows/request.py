@@ -20,6 +20,7 @@ from temporalio.workflow import ParentClosePolicy
 with workflow.unsafe.imports_passed_through():
     from wms2.core.decisions import Policy, RoundEnd, Verdict, decide
     from wms2.core.lifecycle import TIME_LIMITS
+    from wms2.core.logbook import LINES, details, entry
     from wms2.models.actions import Action
     from wms2.models.messages import (
         Alert,
@@ -153,7 +154,7 @@ class RequestWorkflow(Desk):
             self.state.slot_asked = True
             await self.call("ask_admission", self.slot_request(), preset=RECORD, summary="Ask for a slot")
             # Asked again from time to time, in case admission was restarted and lost the question.
-            await self.wait(lambda: self.slot is not None, ASK_AGAIN)
+            await self.wait(lambda: self.slot is not None, ASK_AGAIN, "until a slot is asked for again")
         self.state.slot_host = self.slot.host
 
     async def plan_a_round(self) -> None:
@@ -268,7 +269,11 @@ class RequestWorkflow(Desk):
         while set(self.state.announced) < set(self.state.datasets):
             await self.tell_the_outputs("finish")
             known = len(self.state.announced)
-            await self.wait(lambda known=known: len(self.state.announced) > known, ASK_AGAIN)  # type: ignore[misc]
+            await self.wait(
+                lambda known=known: len(self.state.announced) > known,  # type: ignore[misc]
+                ASK_AGAIN,
+                "until the outputs are asked again",
+            )
 
     # What people ask ------------------------------------------------------------------------------------
 
@@ -420,11 +425,12 @@ class RequestWorkflow(Desk):
     # Records --------------------------------------------------------------------------------------------
 
     async def enter(self, status: RequestStatus, reason: str = "", actor: str = WMS2) -> None:
-        state = self.state
+        state, now = self.state, workflow.now()
         state.status = status
-        state.status_since = workflow.now()
+        state.status_since = now
         state.sequence += 1
-        self.describe(reason)
+        state.logbook = (*state.logbook, entry(now, status, reason))[-LINES:]
+        self.describe()
         workflow.upsert_search_attributes(
             [
                 attributes.STATUS.value_set(status),
@@ -439,18 +445,9 @@ class RequestWorkflow(Desk):
         )
         await self.call("record_status", record, preset=RECORD, summary=f"{status}: {reason}"[:200])
 
-    def describe(self, reason: str = "") -> None:
+    def describe(self) -> None:
         """What the Web UI shows."""
-        state, progress = self.state, self.last_progress
-        lines = [f"**{state.status.upper()}** {reason or state.held_reason}", ""]
-        if state.open_round:
-            lines.append(f"- round {state.open_round.number}, attempt {state.open_round.attempt}")
-        if progress and state.open_round:
-            lines.append(f"- work units {progress.units_done} of {progress.units_total} done")
-            lines.append(f"- events {progress.events_done} of {progress.events_total}")
-        if state.announced:
-            lines.append(f"- outputs announced: {len(state.announced)} of {len(state.datasets)}")
-        workflow.set_current_details("\n".join(lines))
+        workflow.set_current_details(details(self.state, self.last_progress))
 
     @property
     def round(self) -> OpenRound:
