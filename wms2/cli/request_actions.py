@@ -136,13 +136,15 @@ async def _update(client: Client, name: str, order: OperatorAction) -> str:
 
 
 def _explain_absence(record: RequestRecord, action: Action) -> NoReturn:
-    """There is no running workflow: the request has ended, or was recorded and never started."""
+    """There is no running workflow: the request has ended, was never started, or its workflow was terminated."""
     name = record.request.request_name
     if record.status.is_final:
         raise UserError(f"{name}: {objection(action, record.status)}")
+    if record.status_sequence == 0:
+        raise UserError(f"{name} is not started yet; a worker starts it within ten minutes, then ask again")
     raise UserError(
-        f"{name} is recorded as {record.status} but has no running workflow; "
-        "if it was never started, submit its file again"
+        f"the workflow of {name} was ended in Temporal while the request was {record.status}; "
+        f"`temporal workflow reset --type LastWorkflowTask --workflow-id {request_id(name)}` revives it"
     )
 
 
