@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from rich.markup import escape
@@ -21,8 +22,8 @@ def print_overview(overview: RequestOverview) -> None:
     _print_outputs(overview)
 
 
-def print_ledger(overview: RequestOverview) -> None:
-    """Every event and every file in exactly one row."""
+def print_ledger(overview: RequestOverview, discrepancies: Sequence[str] | None) -> None:
+    """Every event and every file in exactly one row, and whether it all adds up; None while nobody can tell."""
     balance, request = overview.ledger, overview.record.request
     rows: list[tuple[object, ...]] = []
     if request.total_events is not None:
@@ -37,6 +38,12 @@ def print_ledger(overview: RequestOverview) -> None:
     rows += [("work units", status, count) for status, count in sorted(balance.units.items())]
     rows += [("input files", state, count) for state, count in sorted(balance.files.items())]
     print_table(["WHAT", "STATE", "NUMBER"], rows)
+    if discrepancies is None:
+        results.print("A round is open; whether the ledger adds up shows when it is closed.")
+    elif discrepancies:
+        results.print(f"[bold red]The ledger does not add up:[/] {escape('; '.join(discrepancies))}.")
+    else:
+        results.print("The ledger adds up.")
 
 
 def _print_record(overview: RequestOverview) -> None:

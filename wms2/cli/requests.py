@@ -16,6 +16,8 @@ from wms2.cli.by_hand import connect_database
 from wms2.cli.request_show import print_ledger, print_overview
 from wms2.cli.screen import print_json, print_table, say
 from wms2.config import Settings, load_settings
+from wms2.core.ledger import discrepancies
+from wms2.db.crosscheck import cross_check
 from wms2.db.ledger import rounds_of
 from wms2.db.overview import request_overview
 from wms2.db.requests import find_request, insert_request, list_requests
@@ -141,9 +143,12 @@ def show(
     """
     with transaction(connect_database(load_settings())) as session:
         overview = request_overview(session, name)
+        # A round that is open has loose ends, as it should.
+        check = cross_check(session, name) if ledger and overview.open_round is None else None
+    differences = None if check is None else discrepancies(check)
     if as_json:
-        print_json(overview.model_dump(mode="json"))
+        print_json(overview.model_dump(mode="json") | ({"discrepancies": differences} if ledger else {}))
     elif ledger:
-        print_ledger(overview)
+        print_ledger(overview, differences)
     else:
         print_overview(overview)
