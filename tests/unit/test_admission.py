@@ -118,6 +118,17 @@ def test_what_an_older_round_says_late_is_not_heard() -> None:
         assert admission.give_back(state, asked("one", 1)) == state
 
 
+def test_a_slot_given_back_twice_does_not_cost_the_stopped_round_its_new_place() -> None:
+    first, again = asked("one", 1), asked("one", 1).model_copy(update={"said": 3})
+    given_back = asked("one", 1).model_copy(update={"said": 2})
+    waiting = admission.ask(AdmissionState(), again)
+    lent = admission.lend(admission.host_ready(waiting, HostReport(host="here", dagmans=100)))
+    assert holders(lent) == ["one"]
+    for state in (waiting, lent):
+        assert admission.give_back(state, given_back) == state
+        assert admission.ask(state, first) == state
+
+
 def test_a_request_that_missed_its_grant_is_told_of_the_same_slot_again() -> None:
     state = admission.lend(after_asking(ROOMY, asked("one")))
     slots = admission.untold(state)

@@ -142,7 +142,7 @@ class World:
     @activity.defn
     async def ask_admission(self, ask: SlotRequest) -> None:
         if self.lend_slots:
-            slot = Slot(request=ask.request, round=ask.round, host=HOST)
+            slot = Slot(request=ask.request, round=ask.round, host=HOST, said=ask.said)
             await self.client.get_workflow_handle(request_id(ask.request)).signal("slot_granted", slot)
 
     @activity.defn

@@ -60,7 +60,7 @@ class AdmissionState(BaseModel):
 
 
 def ask(state: AdmissionState, asked: SlotRequest) -> AdmissionState:
-    """Put a request in line. A request has one place: a newer round takes over an older one's.
+    """Put a request in line. A request has one place: a newer question takes over an older one's.
 
     Asking again changes the priority and keeps the turn. Whoever asks for a slot it already has did not hear
     of it, and is told again.
@@ -68,7 +68,7 @@ def ask(state: AdmissionState, asked: SlotRequest) -> AdmissionState:
     if _knows_newer(state, asked):
         return state
     lease, waiter = state.leases.get(asked.request), state.waiting.get(asked.request)
-    if lease and lease.slot.round == asked.round:
+    if lease and lease.slot.age == asked.age:
         untold = lease.model_copy(update={"told": False})
         return state.model_copy(update={"leases": {**state.leases, asked.request: untold}})
     turn = waiter.turn if waiter else state.next_turn
@@ -82,7 +82,7 @@ def ask(state: AdmissionState, asked: SlotRequest) -> AdmissionState:
 
 
 def give_back(state: AdmissionState, returned: SlotRequest) -> AdmissionState:
-    """Take a request's slot back, or its place in line. What belongs to a newer round stays."""
+    """Take a request's slot back, or its place in line. What belongs to a newer question stays."""
     return state if _knows_newer(state, returned) else forget(state, [returned.request])
 
 
@@ -128,7 +128,7 @@ def due(state: AdmissionState) -> list[Slot]:
         host = _choose_host(free, state.slot_cost, asked.host)
         if host is not None:
             free[host] -= state.slot_cost
-            slots.append(Slot(request=asked.request, round=asked.round, host=host))
+            slots.append(Slot(request=asked.request, round=asked.round, host=host, said=asked.said))
     return slots
 
 
@@ -178,11 +178,11 @@ def as_markdown(state: AdmissionState) -> str:
 
 
 def _knows_newer(state: AdmissionState, late: SlotRequest) -> bool:
-    """Whether a newer round of the same request has a slot or a place in line."""
+    """Whether the request has said something newer since, and has a slot or a place in line for it."""
     if lease := state.leases.get(late.request):
-        return lease.slot.round > late.round
+        return lease.slot.age > late.age
     waiter = state.waiting.get(late.request)
-    return waiter is not None and waiter.asked.round > late.round
+    return waiter is not None and waiter.asked.age > late.age
 
 
 def _choose_host(free: dict[str, int], cost: int, wanted: str | None) -> str | None:

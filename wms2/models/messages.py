@@ -70,6 +70,12 @@ class SlotRequest(Model):
     priority: int
     host: str | None = None
     """The submit host of a round that is already planned: it can run nowhere else."""
+    said: Count = 0
+    """Grows from word to word of a request: a stopped round asks again, and what it said before may come late."""
+
+    @property
+    def age(self) -> tuple[int, int]:
+        return self.round, self.said
 
 
 class Slot(Model):
@@ -78,6 +84,12 @@ class Slot(Model):
     request: RequestName
     round: Count
     host: str
+    said: Count = 0
+    """From the question that it answers."""
+
+    @property
+    def age(self) -> tuple[int, int]:
+        return self.round, self.said
 
 
 class HostReport(Model):

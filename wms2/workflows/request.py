@@ -342,6 +342,7 @@ class RequestWorkflow(Desk):
             round=round_.number if round_ else self.state.next_round,
             priority=self.state.priority,
             host=round_.host if round_ else None,
+            said=self.state.sequence,
         )
 
     async def give_back_the_slot(self) -> None:
@@ -489,7 +490,7 @@ class RequestWorkflow(Desk):
 
     @workflow.signal
     def slot_granted(self, slot: Slot) -> None:
-        if self.state.status is RequestStatus.QUEUED and slot.round == self.slot_request().round:
+        if self.state.status is RequestStatus.QUEUED and slot.age == self.slot_request().age:
             self.slot = slot
 
     @workflow.signal
