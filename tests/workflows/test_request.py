@@ -44,7 +44,7 @@ from wms2.models.request import RequestStatus
 from wms2.models.request_state import RequestState
 from wms2.models.sizing import MeasuredSizing
 from wms2.temporal.attributes import INTEGERS, KEYWORDS
-from wms2.temporal.ids import request_id
+from wms2.temporal.ids import output_id, request_id
 from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
 from wms2.temporal.retries import FOLLOW
 from wms2.workflows.request import RequestWorkflow
@@ -494,6 +494,25 @@ async def test_outputs_hear_of_units_that_a_dead_follower_credited(life: Life) -
     await life.begin()
     await life.end()
     assert life.world.told == [0, 9, 9]
+
+
+async def test_an_output_workflow_that_lives_already_is_used(life: Life) -> None:
+    order = OutputOrder(request=life.name, dataset=DATASET)
+    await life.env.client.start_workflow(
+        QuietOutput.run, order, id=output_id(life.name, DATASET), task_queue=WORKFLOWS
+    )
+    await life.begin()
+    assert (await life.end()).status is RequestStatus.COMPLETED
+
+
+async def test_an_abort_does_not_wait_for_an_output_workflow_that_is_gone(life: Life) -> None:
+    life.world.broken = {"close_round"}
+    await life.begin()
+    await life.until(RequestStatus.HELD)
+    await life.env.client.get_workflow_handle(output_id(life.name, DATASET)).terminate()
+    life.world.broken = set()
+    await life.say(Action.ABORT)
+    assert (await life.end()).status is RequestStatus.ABORTED
 
 
 async def test_thirty_days_in_the_queue_are_reported_every_week(life: Life) -> None:

@@ -10,20 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError, TimeoutType
+from temporalio.exceptions import ActivityError, FailureError, TimeoutType, WorkflowAlreadyStartedError
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
     from wms2.core.decisions import Policy, RoundEnd, Verdict, decide
-    from wms2.core.lifecycle import TIME_LIMITS
-    from wms2.core.logbook import LINES, details, entry
     from wms2.models.actions import Action
     from wms2.models.messages import (
-        Alert,
         ClosedRound,
         DagObservation,
         DagOrder,
@@ -36,23 +32,18 @@ with workflow.unsafe.imports_passed_through():
         RoundOrder,
         Slot,
         SlotRequest,
-        StatusRecord,
         SubmittedDag,
     )
     from wms2.models.next_round import Need, NextRound
     from wms2.models.progress import DagOutcome, RoundProgress
     from wms2.models.request import RequestStatus
     from wms2.models.request_state import OpenRound, RequestState
-    from wms2.temporal import attributes
     from wms2.temporal.ids import output_id
     from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
-    from wms2.temporal.retries import FOLLOW, HOST, RECORD, Preset
+    from wms2.temporal.retries import FOLLOW, HOST, RECORD
+    from wms2.workflows.clerk import WMS2, Clerk
     from wms2.workflows.desk import Desk, Interrupted
 
-R = TypeVar("R")
-
-WMS2 = "wms2"
-"""The actor of everything that nobody asked for."""
 ASK_AGAIN = timedelta(hours=12)
 PATIENCE = timedelta(minutes=1)
 
@@ -67,13 +58,12 @@ class NeedsAPerson(Exception):
 
 
 @workflow.defn
-class RequestWorkflow(Desk):
+class RequestWorkflow(Clerk, Desk):
     @workflow.init
     def __init__(self, state: RequestState) -> None:
         self.state = state
         self.slot: Slot | None = None
         self.next: NextRound | None = None
-        self.last_progress: RoundProgress | None = None
         self.frozen: set[str] = set()
 
     @workflow.run
@@ -101,8 +91,8 @@ class RequestWorkflow(Desk):
                 chapter = partial(self.obey, interruption.asked)
             except NeedsAPerson as need:
                 chapter = partial(self.hold, need.reason, close_round=need.close_round)
-            except ActivityError as error:
-                # Even holding may fail, and is tried again: a request is never lost over an error.
+            except FailureError as error:
+                # Temporal would end the workflow over it. Even holding may fail, and is then tried again.
                 await workflow.sleep(PATIENCE if self.state.status is RequestStatus.HELD else timedelta(0))
                 chapter = partial(self.hold, _reason(error))
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -363,56 +353,37 @@ class RequestWorkflow(Desk):
                 await self.start_output(dataset, name)
             await self.tell(name, word)
 
-    async def tell(self, output: str, word: str) -> None:
-        """One that has just ended cannot be told, and need not be: its last word is on its way here."""
+    async def tell(self, output: str, word: str) -> bool:
+        """Whether it was there to be told. One that has just ended need not be: its last word is on its way here."""
         try:
             await workflow.get_external_workflow_handle(output).signal(word)
         except FailureError:
             workflow.logger.info("%s has ended and was not told %s", output, word)
+            return False
+        return True
 
     async def start_output(self, dataset: str, name: str) -> None:
-        await workflow.start_child_workflow(
-            "OutputDatasetWorkflow",
-            OutputOrder(request=self.state.request_name, dataset=dataset),
-            id=name,
-            task_queue=WORKFLOWS,
-            parent_close_policy=ParentClosePolicy.ABANDON,
-            static_summary=f"{dataset} of {self.state.request_name}",
-        )
+        try:
+            await workflow.start_child_workflow(
+                "OutputDatasetWorkflow",
+                OutputOrder(request=self.state.request_name, dataset=dataset),
+                id=name,
+                task_queue=WORKFLOWS,
+                parent_close_policy=ParentClosePolicy.ABANDON,
+                static_summary=f"{dataset} of {self.state.request_name}",
+            )
+        except WorkflowAlreadyStartedError:
+            # A request that was revived at an earlier point of its history meets its outputs again.
+            workflow.logger.info("%s lives already", name)
         self.state.outputs_started = (*self.state.outputs_started, dataset)
 
     async def freeze_the_outputs(self) -> None:
-        started = set(self.state.outputs_started) - set(self.state.announced)
-        for dataset in sorted(started):
-            name = output_id(self.state.request_name, dataset)
-            await self.tell(name, "freeze")
-        await workflow.wait_condition(lambda: started <= self.frozen | set(self.state.announced))
-
-    # Waiting --------------------------------------------------------------------------------------------
-
-    async def keep_watch(self) -> None:
-        """Whoever stays in a status beyond its time limit is reported, again and again."""
-        while not self.state.status.is_final:
-            sequence, status = self.state.sequence, self.state.status
-            try:
-                await workflow.wait_condition(
-                    lambda sequence=sequence: self.state.sequence != sequence,  # type: ignore[misc]
-                    timeout=self.time_left(),
-                    timeout_summary=f"until {status} has lasted too long",
-                )
-            except TimeoutError:
-                self.state.alerted_at = workflow.now()
-                await self.alert(f"long_{status}", f"has been {status} since {self.state.status_since}")
-
-    def time_left(self) -> timedelta:
-        """Until the status has lasted beyond its limit, or beyond it once more since the last alert."""
-        since = [at for at in (self.state.status_since, self.state.alerted_at) if at is not None]
-        end = max(since, default=workflow.now()) + TIME_LIMITS[self.state.status]
-        return max(end - workflow.now(), timedelta())
-
-    async def alert(self, kind: str, message: str) -> None:
-        alert = Alert(request=self.state.request_name, kind=kind, message=message)
-        await self.call("raise_alert", alert, preset=RECORD, summary=f"Alert: {message}"[:200])
+        """Those that live answer when they have no call in flight."""
+        living = set()
+        for dataset in sorted(set(self.state.outputs_started) - set(self.state.announced)):
+            if await self.tell(output_id(self.state.request_name, dataset), "freeze"):
+                living.add(dataset)
+        await workflow.wait_condition(lambda: living <= self.frozen | set(self.state.announced))
 
     async def begin_a_new_history(self, *, only_when_suggested: bool = False) -> None:
         """Between rounds, and inside long ones when Temporal suggests it."""
@@ -423,32 +394,7 @@ class RequestWorkflow(Desk):
         if self.asked is None:
             workflow.continue_as_new(self.state)
 
-    # Records --------------------------------------------------------------------------------------------
-
-    async def enter(self, status: RequestStatus, reason: str = "", actor: str = WMS2) -> None:
-        state, now = self.state, workflow.now()
-        state.status = status
-        state.status_since = now
-        state.sequence += 1
-        state.logbook = (*state.logbook, entry(now, status, reason))[-LINES:]
-        self.describe()
-        workflow.upsert_search_attributes(
-            [
-                attributes.STATUS.value_set(status),
-                attributes.ROUND.value_set(max(0, state.next_round - 1)),
-                attributes.PRIORITY.value_set(state.priority),
-                attributes.HELD_REASON.value_set(state.held_reason[:200]),
-                attributes.SUBMIT_HOST.value_set(state.slot_host or ""),
-            ]
-        )
-        record = StatusRecord(
-            request=state.request_name, status=status, sequence=state.sequence, actor=actor, reason=reason
-        )
-        await self.call("record_status", record, preset=RECORD, summary=f"{status}: {reason}"[:200])
-
-    def describe(self) -> None:
-        """What the Web UI shows."""
-        workflow.set_current_details(details(self.state, self.last_progress))
+    # The open round -------------------------------------------------------------------------------------
 
     @property
     def round(self) -> OpenRound:
@@ -472,19 +418,6 @@ class RequestWorkflow(Desk):
 
     def policy(self) -> Policy:
         return Policy(hold_threshold=self.state.hold_threshold, max_rescues=self.state.max_rescues)
-
-    async def call(
-        self,
-        name: str,
-        *words: Any,
-        result: type[R] | None = None,
-        queue: str = WORKFLOWS,
-        preset: Preset,
-        summary: str,
-    ) -> Any:
-        return await workflow.execute_activity(
-            name, args=words, task_queue=queue, result_type=result, summary=summary, **preset
-        )
 
     # News from other workflows, and questions ------------------------------------------------------------
 
@@ -521,9 +454,10 @@ def _found_nobody(error: ActivityError) -> bool:
     return isinstance(cause, ActivityTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START
 
 
-def _reason(error: ActivityError) -> str:
-    """The sentence behind a failed activity."""
+def _reason(error: FailureError) -> str:
+    """The sentence behind a failure."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    return f"{error.activity_type} failed: {cause}"
+    what = error.activity_type if isinstance(error, ActivityError) else type(error).__name__
+    return f"{what} failed: {cause}"

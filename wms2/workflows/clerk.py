@@ -1,0 +1,93 @@
+"""The clerk writes down what happens to a request, and watches the clock."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from wms2.core.lifecycle import TIME_LIMITS
+    from wms2.core.logbook import LINES, details, entry
+    from wms2.models.messages import Alert, StatusRecord
+    from wms2.models.progress import RoundProgress
+    from wms2.models.request import RequestStatus
+    from wms2.models.request_state import RequestState
+    from wms2.temporal import attributes
+    from wms2.temporal.queues import WORKFLOWS
+    from wms2.temporal.retries import RECORD, Preset
+
+R = TypeVar("R")
+
+WMS2 = "wms2"
+"""The actor of everything that nobody asked for."""
+
+
+class Clerk:
+    """Keeps the record of a request: its status for everyone, its page in the Web UI, its alerts."""
+
+    state: RequestState
+    last_progress: RoundProgress | None = None
+
+    async def enter(self, status: RequestStatus, reason: str = "", actor: str = WMS2) -> None:
+        state, now = self.state, workflow.now()
+        state.status = status
+        state.status_since = now
+        state.sequence += 1
+        state.logbook = (*state.logbook, entry(now, status, reason))[-LINES:]
+        self.describe()
+        workflow.upsert_search_attributes(
+            [
+                attributes.STATUS.value_set(status),
+                attributes.ROUND.value_set(max(0, state.next_round - 1)),
+                attributes.PRIORITY.value_set(state.priority),
+                attributes.HELD_REASON.value_set(state.held_reason[:200]),
+                attributes.SUBMIT_HOST.value_set(state.slot_host or ""),
+            ]
+        )
+        record = StatusRecord(
+            request=state.request_name, status=status, sequence=state.sequence, actor=actor, reason=reason
+        )
+        await self.call("record_status", record, preset=RECORD, summary=f"{status}: {reason}"[:200])
+
+    def describe(self) -> None:
+        """What the Web UI shows."""
+        workflow.set_current_details(details(self.state, self.last_progress))
+
+    async def keep_watch(self) -> None:
+        """Whoever stays in a status beyond its time limit is reported, again and again."""
+        while not self.state.status.is_final:
+            sequence, status = self.state.sequence, self.state.status
+            try:
+                await workflow.wait_condition(
+                    lambda sequence=sequence: self.state.sequence != sequence,  # type: ignore[misc]
+                    timeout=self.time_left(),
+                    timeout_summary=f"until {status} has lasted too long",
+                )
+            except TimeoutError:
+                self.state.alerted_at = workflow.now()
+                await self.alert(f"long_{status}", f"has been {status} since {self.state.status_since}")
+
+    def time_left(self) -> timedelta:
+        """Until the status has lasted beyond its limit, or beyond it once more since the last alert."""
+        since = [at for at in (self.state.status_since, self.state.alerted_at) if at is not None]
+        end = max(since, default=workflow.now()) + TIME_LIMITS[self.state.status]
+        return max(end - workflow.now(), timedelta())
+
+    async def alert(self, kind: str, message: str) -> None:
+        alert = Alert(request=self.state.request_name, kind=kind, message=message)
+        await self.call("raise_alert", alert, preset=RECORD, summary=f"Alert: {message}"[:200])
+
+    async def call(
+        self,
+        name: str,
+        *words: Any,
+        result: type[R] | None = None,
+        queue: str = WORKFLOWS,
+        preset: Preset,
+        summary: str,
+    ) -> Any:
+        return await workflow.execute_activity(
+            name, args=words, task_queue=queue, result_type=result, summary=summary, **preset
+        )
