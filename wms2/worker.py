@@ -8,11 +8,13 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.runtime import Runtime
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -27,6 +29,7 @@ from wms2.adapters.condor import Condor
 from wms2.adapters.dbs import Dbs
 from wms2.config import Settings
 from wms2.db.session import connect as connect_database
+from wms2.errors import UserError
 from wms2.models.messages import HostReport
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
@@ -43,6 +46,7 @@ log = logging.getLogger(__name__)
 GRACE = timedelta(seconds=10)
 HEARTBEAT_THROTTLE = timedelta(seconds=5)
 """How late a follower may learn that it is to stop."""
+CONNECT_AGAIN_SEC = 2.0
 ANNOUNCE_EVERY_SEC = 600.0
 ANNOUNCE_AGAIN_SEC = 15.0
 THREADS = 15
@@ -151,8 +155,9 @@ async def run_worker(settings: Settings, host: str, metrics_port: int | None) ->
     loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="wms2"))
     for wanted in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(wanted, stop.set)
-    client = await connect(settings, sdk_runtime(metrics_port))
-    await bootstrap(client, settings)
+    client = await _wait_for_temporal(settings, sdk_runtime(metrics_port), stop)
+    if client is None:
+        return
     report = HostReport(host=host, dagmans=settings.max_dagmans)
     workers = build_workers(client, build_hands(settings, client), host, settings.max_dagmans)
     log.info("worker on %s: serving %s", host, ", ".join(worker.task_queue for worker in workers))
@@ -165,6 +170,24 @@ async def run_worker(settings: Settings, host: str, metrics_port: int | None) ->
         announcer.cancel()
         await asyncio.gather(*(worker.shutdown() for worker in workers))
     log.info("worker on %s: stopped", host)
+
+
+async def _wait_for_temporal(settings: Settings, runtime: Runtime, stop: asyncio.Event) -> Client | None:
+    """A client of a Temporal that is prepared; None when the worker is to stop before there is one.
+
+    Whoever starts a machine starts worker and server in no order, so the worker is patient.
+    """
+    settings.needed("temporal_address")
+    while not stop.is_set():
+        try:
+            client = await connect(settings, runtime)
+            await bootstrap(client, settings)
+            return client
+        except (UserError, RPCError) as error:
+            log.warning("%s; trying again", error)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), CONNECT_AGAIN_SEC)
+    return None
 
 
 async def _announce(client: Client, report: HostReport) -> None:
