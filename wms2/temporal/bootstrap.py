@@ -27,46 +27,48 @@ async def bootstrap(client: Client, settings: Settings) -> None:
 
     Admission is started by the first announcement of a host, see `wms2.activities.admission`.
     """
-    await _make_namespace(client, settings.temporal_namespace)
-    await _add_search_attributes(client, settings.temporal_namespace)
-    await make_schedules(client)
-
-
-async def _make_namespace(client: Client, namespace: str) -> None:
-    wanted = DescribeNamespaceRequest(namespace=namespace)
-    try:
-        await client.workflow_service.describe_namespace(wanted)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        await _register_namespace(client, namespace)
-
-
-async def _register_namespace(client: Client, namespace: str) -> None:
-    retention = Duration()
-    retention.FromTimedelta(RETENTION)
-    try:
-        await client.workflow_service.register_namespace(
-            RegisterNamespaceRequest(
-                namespace=namespace,
-                description="WMS2: requests and what serves them",
-                workflow_execution_retention_period=retention,
-            )
-        )
-    except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:
-            raise
+    namespace = settings.temporal_namespace
+    await _make_namespace(client, namespace)
     async with asyncio.timeout(NAMESPACE_KNOWN_SEC):
         # Each part of the server reads the list of namespaces in its own time; only asking tells.
-        while not await _is_known(client, namespace):
+        while not await _prepare(client, namespace):
             await asyncio.sleep(NAMESPACE_LOOK_SEC)
 
 
-async def _is_known(client: Client, namespace: str) -> bool:
-    """Whether workflows can be looked for in the namespace."""
+async def _make_namespace(client: Client, namespace: str) -> None:
+    if await _exists(client, namespace):
+        return
+    retention = Duration()
+    retention.FromTimedelta(RETENTION)
+    request = RegisterNamespaceRequest(
+        namespace=namespace,
+        description="WMS2: requests and what serves them",
+        workflow_execution_retention_period=retention,
+    )
+    try:
+        await client.workflow_service.register_namespace(request)
+    except RPCError as error:
+        # Another worker that starts at the same moment was quicker.
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
+
+
+async def _exists(client: Client, namespace: str) -> bool:
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=namespace))
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+async def _prepare(client: Client, namespace: str) -> bool:
+    """Whether all is there that the namespace needs; False while a part of the server does not know of it."""
     try:
         await client.count_workflows()
-        await _search_attributes(client, namespace)
+        await _add_search_attributes(client, namespace)
+        await make_schedules(client)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -85,7 +87,6 @@ async def _add_search_attributes(client: Client, namespace: str) -> None:
     try:
         await client.operator_service.add_search_attributes(request)
     except RPCError as error:
-        # Another worker that starts at the same moment was quicker.
         if error.status is not RPCStatusCode.ALREADY_EXISTS:
             raise
 
