@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
-from temporalio.client import Client, WorkflowQueryFailedError
-from temporalio.service import RPCError, RPCStatusCode
 
-from wms2.cli.by_hand import connect_database
-from wms2.cli.request_actions import NO_WORKER
+from wms2.cli.observer import Observer, Sight
+from wms2.cli.pace import Sample, rest_seconds
 from wms2.cli.screen import duration_text, messages, say
-from wms2.config import Settings, load_settings
-from wms2.db.overview import request_overview
-from wms2.db.session import transaction
-from wms2.errors import UserError
+from wms2.config import load_settings
 from wms2.models.overview import RequestOverview
 from wms2.models.progress import RoundProgress
 from wms2.models.request import RequestStatus
-from wms2.temporal.client import connect
-from wms2.temporal.ids import request_id
 
 LOOK_EVERY_SEC = 1.0
-ANSWER_TIMEOUT = timedelta(seconds=3)
 
 WAITS_FOR = {
     RequestStatus.NEW: "waits for a person: `wms2 request release {name}`",
@@ -46,11 +39,6 @@ WAITS_FOR = {
     RequestStatus.HELD: "waits for a person: `wms2 request release|fail|abort {name}`",
     RequestStatus.STOPPING: "waits for its jobs to leave the queue",
     RequestStatus.RESUBMITTING: "waits to be queued again",
-}
-
-_TROUBLES = {
-    RPCStatusCode.NOT_FOUND: "it has no workflow; if it was never started, submit its file again",
-    RPCStatusCode.UNAVAILABLE: "Temporal does not answer, waiting",
 }
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
@@ -68,61 +56,70 @@ def watch(name: Name) -> None:
 
     Example: [bold]wms2 request watch demo_simulation[/]
     """
-    overview = asyncio.run(watch_request(load_settings(), name))
+    (overview,) = asyncio.run(watch_requests(load_settings().home, [name], lambda status: status.is_final))
     record = overview.record
     say(f"{name} is [bold]{record.status}[/] {escape(record.status_reason)}".rstrip())
     if record.status is not RequestStatus.COMPLETED:
         raise typer.Exit(1)
 
 
-async def watch_request(settings: Settings, name: str) -> RequestOverview:
-    """Show the request live until it has ended. Servers that are away for a while are waited for."""
-    engine = await asyncio.to_thread(connect_database, settings)
-    overview = await asyncio.to_thread(_look, engine, name)
-    asker = Asker(settings, name)
-    told: RequestStatus | None = None
-    with Live(console=messages, auto_refresh=False) as live:
+async def watch_requests(
+    home: Path, names: Sequence[str], is_over: Callable[[RequestStatus], bool]
+) -> list[RequestOverview]:
+    """Show requests until all of them are over. Servers that are away for a while are waited for."""
+    observers = [Observer(home, name) for name in names]
+    sights = await asyncio.gather(*(observer.look() for observer in observers))
+    display = Picture() if messages.is_terminal and sys.stdout.isatty() else Lines()
+    with display:
         while True:
-            progress, trouble = await asker.progress()
-            try:
-                overview = await asyncio.to_thread(_look, engine, name)
-            except OperationalError:
-                trouble = "the database does not answer, waiting"
-            live.update(frame(overview, progress, trouble, datetime.now(UTC)), refresh=messages.is_terminal)
-            if not messages.is_terminal and overview.record.status is not told:
-                told = overview.record.status
-                say(f"{name} is {told} {escape(overview.record.status_reason)}".rstrip())
-            if overview.record.status.is_final:
-                return overview
+            display.show(sights)
+            if all(is_over(sight.overview.record.status) for sight in sights):
+                return [sight.overview for sight in sights]
             await asyncio.sleep(LOOK_EVERY_SEC)
+            sights = await asyncio.gather(*(observer.look() for observer in observers))
 
 
-def _look(engine: Engine, name: str) -> RequestOverview:
-    with transaction(engine) as session:
-        return request_overview(session, name)
+class Picture(Live):
+    """Bars for people who sit in front of it."""
+
+    def __init__(self) -> None:
+        # Lines that a terminal breaks by itself would be drawn again and again.
+        super().__init__(console=Console(stderr=True, highlight=False), auto_refresh=False)
+
+    def show(self, sights: Sequence[Sight]) -> None:
+        frames = [
+            frame(sight.overview, sight.progress, "\n".join(sight.troubles), sight.at, sight.past)
+            for sight in sights
+        ]
+        apart = [part for shown in frames for part in (shown, Text())]
+        self.update(Group(*apart[:-1]), refresh=True)
 
 
-class Asker:
-    """Asks a request's workflow how far its round is; connects anew when Temporal was away."""
+class Lines(nullcontext[None]):
+    """A line for each change, for logs and pipes."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        self._settings = settings
-        self._name = name
-        self._client: Client | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, str] = {}
 
-    async def progress(self) -> tuple[RoundProgress | None, str]:
-        """How far it is, or why nobody can tell just now."""
-        try:
-            self._client = self._client or await connect(self._settings)
-            handle = self._client.get_workflow_handle(request_id(self._name))
-            seen = await handle.query("progress", rpc_timeout=ANSWER_TIMEOUT)
-        except UserError:
-            return None, "Temporal does not answer, waiting"
-        except WorkflowQueryFailedError as error:
-            return None, f"its workflow cannot tell: {error}"
-        except RPCError as error:
-            return None, _TROUBLES.get(error.status, NO_WORKER)
-        return None if seen is None else RoundProgress.model_validate(seen), ""
+    def show(self, sights: Sequence[Sight]) -> None:
+        for sight in sights:
+            name, text = sight.overview.record.request.request_name, line(sight)
+            if self._told.get(name) != text:
+                self._told[name] = text
+                say(f"{sight.at:%H:%M:%S} {escape(text)}")
+
+
+def line(sight: Sight) -> str:
+    """Where a request stands, in a line that changes only when something happened."""
+    overview = sight.overview
+    record = overview.record
+    units, events = (f"{done} of {total}" for done, total in (overview.units, overview.events))
+    words = [f"{record.request.request_name} is {record.status} {record.status_reason}".rstrip()]
+    words.append(f"{units} work units, {events} events")
+    if not record.status.is_final:
+        words.append(waits_for(overview))
+    return "; ".join([*words, *sight.troubles])
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,13 @@ class Bar:
     note: str = ""
 
 
-def frame(overview: RequestOverview, progress: RoundProgress | None, trouble: str, now: datetime) -> Group:
+def frame(
+    overview: RequestOverview,
+    progress: RoundProgress | None,
+    trouble: str,
+    now: datetime,
+    past: Sequence[Sample] = (),
+) -> Group:
     """One picture: the status and what is waited for, a bar for each count, and when it may end."""
     record = overview.record
     head = Text.assemble((record.request.request_name, "bold"), " is ", (str(record.status), "bold"))
@@ -142,13 +145,17 @@ def frame(overview: RequestOverview, progress: RoundProgress | None, trouble: st
     lines: list[Text | Table] = [head]
     if not record.status.is_final:
         lines.append(Text(waits_for(overview)))
-    if trouble and not record.status.is_final:
-        lines.append(Text(trouble, style="yellow"))
+        lines += [Text(trouble, style="yellow")] if trouble else []
     lines.append(_bars(bars(overview, progress)))
-    if left := seconds_left(overview, now):
-        end = now + timedelta(seconds=left)
-        lines.append(Text(f"may end in {duration_text(left)}, at {end:%Y-%m-%d %H:%M} UTC", style="dim"))
+    if not record.status.is_final:
+        lines.append(Text(_end(seconds_left(overview, now, past), now), style="dim"))
     return Group(*lines)
+
+
+def _end(left: float | None, now: datetime) -> str:
+    if left is None:
+        return "its end is unknown yet"
+    return f"may end in {duration_text(left)}, at {now + timedelta(seconds=left):%Y-%m-%d %H:%M} UTC"
 
 
 def waits_for(overview: RequestOverview) -> str:
@@ -157,6 +164,8 @@ def waits_for(overview: RequestOverview) -> str:
     if record.status is RequestStatus.ACTIVE:
         if overview.open_round is None:
             left = sum(output.announced_at is None for output in overview.outputs)
+            if not left:
+                return "waits for its end to be recorded"
             return f"waits for {left} of {len(overview.outputs)} output datasets to be announced"
         return f"waits for the jobs of round {overview.open_round.number}"
     return WAITS_FOR.get(record.status, "").format(name=record.request.request_name)
@@ -164,28 +173,43 @@ def waits_for(overview: RequestOverview) -> str:
 
 def bars(overview: RequestOverview, progress: RoundProgress | None) -> Iterator[Bar]:
     closed = sum(round.closed_at is not None for round in overview.rounds)
-    failed = f"{progress.units_running} running, {progress.units_failed} failed" if progress else ""
     yield Bar("rounds", closed, len(overview.rounds))
-    yield Bar("work units", *overview.units, failed)
+    yield Bar("work units", *overview.units, _unit_note(progress))
     if overview.ledger.files:
         yield Bar("files", *overview.files)
     yield Bar("events", *overview.events)
-    if progress and overview.open_round:
-        queue = f"{progress.jobs_running} running, {progress.jobs_idle} idle, {progress.jobs_held} held"
-        yield Bar("jobs", progress.nodes_done, progress.nodes_total, queue)
+    if overview.open_round:
+        yield from _job_bar(overview, progress)
 
 
-def seconds_left(overview: RequestOverview, now: datetime) -> float | None:
-    """As long as the rest takes at the pace since the first round was planned; None while nobody can know."""
-    done, total = overview.events
-    if (
-        not overview.rounds
-        or done <= 0
-        or done >= total
-        or overview.record.status is not RequestStatus.ACTIVE
-    ):
+def _unit_note(progress: RoundProgress | None) -> str:
+    if progress is None:
+        return ""
+    note = f"{progress.units_running} running, {progress.units_failed} failed"
+    if progress.dagmans_held:
+        note += f", {progress.dagmans_held} DAGMans held: {progress.hold_reason}"
+    return note
+
+
+def _job_bar(overview: RequestOverview, progress: RoundProgress | None) -> Iterator[Bar]:
+    """The follower's record is newer than what the workflow heard of it."""
+    dags = [dag for dag in overview.dags if dag.intent.round == overview.rounds[-1].number]
+    if dags:
+        nodes = dags[-1].nodes
+        done, total, counts = nodes.done, dags[-1].intent.total_nodes, (nodes.running, nodes.idle, nodes.held)
+    elif progress:
+        done, total = progress.nodes_done, progress.nodes_total
+        counts = (progress.jobs_running, progress.jobs_idle, progress.jobs_held)
+    else:
+        return
+    yield Bar("jobs", done, total, "{} running, {} idle, {} held".format(*counts))
+
+
+def seconds_left(overview: RequestOverview, now: datetime, past: Sequence[Sample]) -> float | None:
+    """As long as the rest takes at the pace of the past; None while nobody can know."""
+    if overview.record.status is not RequestStatus.ACTIVE:
         return None
-    return (now - overview.rounds[0].created_at).total_seconds() * (total - done) / done
+    return rest_seconds(past, now, *overview.events)
 
 
 def _bars(shown: Iterator[Bar]) -> Table:

@@ -30,17 +30,23 @@ def register(app: typer.Typer) -> None:
         app.command(rich_help_panel="The stack on this machine")(verb)
 
 
-def up(home: Home = None) -> None:
+def up(
+    home: Home = None,
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Start a worker too, which runs the requests.")
+    ] = False,
+) -> None:
     """Start Temporal, PostgreSQL, an HTCondor pool of four sites and stand-in services, all on this machine.
 
     Running it again starts only what is dead. The first time it makes a private HTCondor, in about ten seconds.
+    With --worker requests are worked on at once; without it start [bold]wms2 worker run[/] yourself.
     A part that is configured elsewhere (WMS2_DATABASE_URL, WMS2_TEMPORAL_ADDRESS, WMS2_CONDOR_CONFIG,
     WMS2_SERVICES_URL) is used and not started.
 
-    Examples: [bold]wms2 up[/]   [bold]wms2 up --home /tmp/second[/]
+    Examples: [bold]wms2 up[/]   [bold]wms2 up --worker[/]   [bold]wms2 up --home /tmp/second[/]
     """
     stack = Stack(home, lambda text: say(escape(text)))
-    stack.up()
+    stack.up(with_worker=worker)
     say(f"The stack in {escape(str(stack.home))} is up.")
     if stack.record.temporal_ui:
         say(f"Temporal's web pages: {stack.record.temporal_ui}")

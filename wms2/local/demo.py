@@ -1,87 +1,105 @@
-"""The demo: a request whose events can be counted one by one, and the counting."""
+"""The demo's two requests, and the look into everything that they made."""
 
 from __future__ import annotations
 
-from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from wms2.core.planning import allowed_sites, plan_round
-from wms2.core.sizing import sizing_of
+from wms2.config import Settings
 from wms2.dagman.nodes import read_nodes
 from wms2.dagman.outputs import produced_units
-from wms2.dagman.round_folder import RoundFile, read_round
+from wms2.dagman.round_folder import read_round
+from wms2.errors import UserError
 from wms2.local import payload
+from wms2.local.inputs import make_dataset
 from wms2.local.sites import SITES, storage_folder
-from wms2.models.base import Model
-from wms2.models.plan import Limits, RoundPlan, Snapshot
+from wms2.local.tally import RequestReport, credited_numbers, tally
+from wms2.models.overview import RequestOverview
 from wms2.models.request import Request
-from wms2.models.request_file import read_request
+from wms2.models.request_file import validate_request_file
 
-EVENTS = 1000
+INPUT_FILES_PER_SITE = 4
+EVENTS_PER_INPUT_FILE = 50
+INPUT_EVENTS = len(SITES) * INPUT_FILES_PER_SITE * EVENTS_PER_INPUT_FILE
+CAMPAIGN = "Demo"
+"""By which the demo's requests are known."""
 
-_REQUEST = """
-request_name: {name}
+_COMMON = """\
 requestor: demo
-campaign: Demo
-primary_dataset: MinBias
+campaign: {campaign}
 acquisition_era: Run2024A
-processing_string: Demo
-total_events: {events}
+processing_string: Demo_{stamp}
+time_per_event_sec: 0.02
+size_per_event_kb: 1.0
+memory_mb: 1000
+"""
+# The pilot makes tiny files, which cost 4 kB an event. After it a job has twice as many events, and two jobs make a
+# work unit: six of them look for a site at once, which is why they do not all land at the same one.
+_SIMULATION = """\
+# Make 1200 events from nothing. One job fails once on purpose, in a way that blames its site.
+request_name: demo_simulation_{stamp}
+primary_dataset: MinBias
+total_events: 1200
 outputs:
   - {{module: RAWSIMoutput, tier: GEN-SIM, step: GEN}}
 splitting_algo: EventBased
-splitting_params: {{events_per_job: 100, events_per_lumi: 50}}
-time_per_event_sec: 0.001
-size_per_event_kb: 1.0
-memory_mb: 1000
-merge_target_bytes: 400000
+splitting_params: {{events_per_job: 50, events_per_lumi: 50}}
+merge_target_bytes: 1000000
 payload_config:
   steps:
     - name: GEN
       type: demo
       parameters:
         kb_per_event: 1.0
-        fault_dir: {fault_dir}
+        fault_dir: {faults}
         faults: [{{node: proc_000003, exit_code: 8028, times: 1}}]
+"""
+_REPROCESSING = """\
+# Read every file of a dataset where it lies, two files a job.
+request_name: demo_reprocessing_{stamp}
+input_dataset: /MinBias/Run2024A-Demo_{stamp}-v1/RAW
+outputs:
+  - {{module: RECOoutput, tier: RECO, step: RECO}}
+splitting_algo: FileBased
+splitting_params: {{files_per_job: 2}}
+payload_config:
+  steps:
+    - {{name: RECO, type: demo, parameters: {{kb_per_event: 1.0}}}}
 """
 
 
-class EventCount(Model):
-    """The merged files, read event by event and held against what was planned."""
+def submit_root(settings: Settings) -> Path:
+    return settings.submit_root or settings.home / "submit"
 
-    planned: int
-    found: int
-    missing: int
-    twice: int
-    unexpected: int
-    wrong_values: int
-    files: int
-    size_bytes: int
 
-    @property
-    def exact(self) -> bool:
-        return self.found == self.planned and not (
-            self.missing or self.twice or self.unexpected or self.wrong_values
+def write_requests(folder: Path, now: datetime) -> list[Path]:
+    """Two request files with names that were not used before: a simulation, and a reprocessing."""
+    stamp = f"{now:%Y%m%d_%H%M%S}"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for kind, text in {"simulation": _SIMULATION, "reprocessing": _REPROCESSING}.items():
+        path = folder / f"demo_{kind}_{stamp}.yaml"
+        faults = folder / f"demo_{kind}_{stamp}.faults"
+        path.write_text(
+            (text + _COMMON).format(stamp=stamp, faults=faults, campaign=CAMPAIGN), encoding="utf-8"
         )
+        paths.append(path)
+    return paths
 
 
-def demo_request(fault_dir: Path) -> Request:
-    """A simulation in which one job fails once, under a name that was not used before."""
-    name = f"demo_{datetime.now(UTC):%Y%m%d_%H%M%S}"
-    return read_request(_REQUEST.format(name=name, events=EVENTS, fault_dir=fault_dir), "the demo's request")
-
-
-def demo_plan(request: Request) -> RoundPlan:
-    return plan_round(
-        Snapshot(
-            request=request,
-            events=request.total_events or 0,
-            sites=allowed_sites(request, list(SITES)),
-            sizing=sizing_of(request, None),
-            limits=Limits(log_scan_sec=1, status_sec=1),
-        )
-    )
+async def read_requests(settings: Settings, now: datetime) -> list[Request]:
+    """The two requests, read from their files, with the input of the second at all sites."""
+    requests = [validate_request_file(path) for path in write_requests(submit_root(settings), now)]
+    for request in requests:
+        if request.input_dataset:
+            await make_dataset(
+                settings,
+                request.input_dataset,
+                files=INPUT_FILES_PER_SITE,
+                events_per_file=EVENTS_PER_INPUT_FILE,
+                sites=SITES,
+            )
+    return requests
 
 
 def merged_paths(home: Path, folder: Path) -> list[Path]:
@@ -93,34 +111,31 @@ def merged_paths(home: Path, folder: Path) -> list[Path]:
     ]
 
 
-def count_events(home: Path, folder: Path) -> EventCount:
-    """Open every merged file of a simulated round and look for each planned event number."""
-    paths = merged_paths(home, folder)
-    content = payload.check(paths)
-    found = Counter(content.numbers.tolist())
-    planned = _planned_numbers(read_round(folder))
-    return EventCount(
-        planned=len(planned),
-        found=content.events,
-        missing=len(planned - found.keys()),
-        twice=sum(1 for times in found.values() if times > 1),
-        unexpected=len(found.keys() - planned),
+def report_request(settings: Settings, overview: RequestOverview) -> RequestReport:
+    """Open every merged file of a request and look for each event number that it should hold."""
+    record = overview.record
+    request = record.request
+    folders = sorted((submit_root(settings) / request.request_name).glob("round_[0-9][0-9]"))
+    outputs = [output for folder in folders for _, output in produced_units(folder, read_round(folder))]
+    expected = credited_numbers(outputs) if request.is_simulation else range(1, INPUT_EVENTS + 1)
+    paths = [path for folder in folders for path in merged_paths(settings.home, folder)]
+    try:
+        content = payload.check(paths)
+    except payload.PayloadError as error:
+        raise UserError(f"a merged file of {request.request_name} cannot be read: {error}") from error
+    nodes = [node for folder in folders for node in read_nodes(folder, read_round(folder))]
+    return RequestReport(
+        name=request.request_name,
+        status=record.status,
+        reason=record.status_reason,
+        requested=request.total_events or INPUT_EVENTS,
+        produced=overview.ledger.events_produced,
+        events=tally(expected, content.numbers.tolist()),
         wrong_values=content.wrong_values,
         files=len(paths),
         size_bytes=sum(path.stat().st_size for path in paths),
+        sites=tuple(sorted({node.site for node in nodes if node.site})),
+        repeated=sum(max(0, node.attempts - 1) for node in nodes),
+        rounds=len(overview.rounds),
+        seconds=(record.updated_at - record.created_at).total_seconds(),
     )
-
-
-def _planned_numbers(planned: RoundFile) -> set[int]:
-    return {
-        number
-        for unit in planned.work_units
-        if unit.first_event is not None and unit.last_event is not None
-        for number in range(unit.first_event, unit.last_event + 1)
-    }
-
-
-def sites_and_retries(folder: Path) -> tuple[list[str], int]:
-    """Where the nodes of a round ran, and how many attempts were repeated."""
-    rows = list(read_nodes(folder, read_round(folder)))
-    return sorted({row.site for row in rows if row.site}), sum(max(0, row.attempts - 1) for row in rows)

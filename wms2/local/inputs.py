@@ -27,13 +27,14 @@ MADE_BY = Provenance(
 async def make_dataset(
     settings: Settings, dataset: str, *, files: int, events_per_file: int, sites: Sequence[str]
 ) -> None:
-    """Write a dataset of demo events, its files shared out among the sites, a block for each."""
+    """Write a dataset of demo events, numbered from 1 on: so many files at each site, a block for each."""
     async with Dbs(f"{settings.needed('services_url')}/dbs") as dbs:
         folder = dataset.strip("/").replace("/", "_")
         for number, site in enumerate(sites):
             entries = make_inputs(
                 settings.home / "storage", files, events_per_file, locations=[site],
                 base=f"/store/data/Demo/{folder}/{number:03d}", run=number + 1,
+                first_event=number * files * events_per_file + 1,
             )  # fmt: skip
             produced = [
                 ProducedFile(

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from wms2.errors import UserError
 from wms2.local import process
-from wms2.local.stack import PARTS
+from wms2.local.stack import PARTS, WORKER
+
+WRITERS = (*PARTS, WORKER)
 
 
 def log_files(home: Path) -> dict[str, Path]:
     """Each log by its name: a part of the stack, or a daemon of HTCondor (`SchedLog`, ...)."""
-    parts = {name: process.log_file(home, name) for name in PARTS}
+    parts = {name: process.log_file(home, name) for name in WRITERS}
     daemons = {path.name: path for path in sorted((home / "logs" / "condor").glob("*Log*"))}
     # HTCondor's master writes a log of its own; its output is empty unless it cannot start at all.
     condor = parts["condor"]
@@ -27,7 +29,7 @@ def chosen_logs(home: Path, name: str | None) -> dict[str, Path]:
     if not files:
         raise UserError(f"There are no logs in {home}: run `wms2 up`.")
     if name is None:
-        return {part: files[part] for part in PARTS if part in files}
+        return {part: files[part] for part in WRITERS if part in files}
     if name not in files:
         raise UserError(f"There is no log {name}: choose one of {', '.join(files)}.")
     return {name: files[name]}

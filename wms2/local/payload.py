@@ -159,6 +159,7 @@ def make_inputs(
     locations: Sequence[str],
     lumis_per_file: int = 1,
     run: int = 1,
+    first_event: int = 1,
     base: str = "/store/data/Demo/Input/RAW/v1/000",
     kb_per_event: float = 0.1,
 ) -> list[dict[str, Any]]:
@@ -169,7 +170,7 @@ def make_inputs(
     entries = []
     for index in range(n_files):
         lfn = f"{base}/input_{index:04d}.root"
-        event = np.arange(events_per_file, dtype=np.uint64) + np.uint64(index * events_per_file + 1)
+        event = np.arange(events_per_file, dtype=np.uint64) + np.uint64(index * events_per_file + first_event)
         lumi = index * lumis_per_file + 1 + np.arange(events_per_file) * lumis_per_file // events_per_file
         numbers = Numbers(np.full(events_per_file, run, np.uint32), lumi.astype(np.uint32), event)
         paths = [Path(f"{folder / site}{lfn}") for site in locations]

@@ -78,6 +78,8 @@ MASTER_BACKOFF_CEILING = 10
 SHUTDOWN_FAST_TIMEOUT = 10
 # Each start of a job asks every plugin what it can do; an empty list makes the starter crash.
 FILETRANSFER_PLUGINS = {prefix}/libexec/data_plugin
+# Before a job begins its starter asks the shadow for advice; when that one is not ready for it, both wait five seconds.
+GUIDANCE_MUMS_THE_WORD = True
 JAVA =
 DOCKER =
 SINGULARITY =

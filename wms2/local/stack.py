@@ -16,7 +16,7 @@ from typing import Protocol
 
 from wms2.config import RECORD, Settings, StackRecord, configured_settings, load_settings
 from wms2.errors import UserError
-from wms2.local import pool, postgres, process, services, temporal
+from wms2.local import pool, postgres, process, services, temporal, worker
 from wms2.local.pool import Pool
 from wms2.local.ports import LOOPBACK, is_free, listeners, listening, pick_port, sockets_of
 from wms2.local.postgres import Postgres
@@ -24,20 +24,25 @@ from wms2.local.prefix import Say, ensure_prefix, find_prefix
 from wms2.local.services import Services
 from wms2.local.sites import SITES
 from wms2.local.temporal import Temporal
+from wms2.local.worker import Worker
 
 # In the order in which they are stopped: who uses another part goes first.
 PARTS = (pool.PART, services.PART, temporal.PART, postgres.PART)
-PORTS = {
+# The worker is there only when it was asked for. It uses all others, so it starts last and stops first.
+WORKER = worker.PART
+PORTS: dict[str, tuple[str, ...]] = {
     pool.PART: pool.PORTS,
     services.PART: services.PORTS,
     temporal.PART: temporal.PORTS,
     postgres.PART: postgres.PORTS,
+    worker.PART: worker.PORTS,
 }
 STOP_SIGNALS = {
     pool.PART: pool.STOP_SIGNAL,
     services.PART: services.STOP_SIGNAL,
     temporal.PART: temporal.STOP_SIGNAL,
     postgres.PART: postgres.STOP_SIGNAL,
+    worker.PART: worker.STOP_SIGNAL,
 }
 # All that a stack keeps in its folder. Nothing else there is ever touched.
 STATE = (*PARTS, "logs", "siteconf", "storage", "submit", RECORD, ".lock")
@@ -106,8 +111,13 @@ class Stack:
             services.PART: lambda: Services(self.home, self.record.ports),
             temporal.PART: lambda: Temporal(self.home, self.record.ports, self.settings.temporal_namespace),
             postgres.PART: lambda: Postgres(self.home, self.record.ports),
+            worker.PART: self._worker,
         }
         return makers[name]()
+
+    def _worker(self) -> Worker:
+        address = self.settings.temporal_address or self.record.temporal_address or ""
+        return Worker(self.home, address, self.settings.temporal_namespace, self.record.pids.get(worker.PART))
 
     def pool(self) -> Pool:
         """The private pool."""
@@ -120,8 +130,11 @@ class Stack:
     def is_running(self, name: str) -> bool:
         return process.is_running(self.home, name, self.record.pids.get(name))
 
-    def up(self, sites: Sequence[str] | None = None) -> None:
-        """Start what is not running, and wait until everything answers."""
+    def up(self, sites: Sequence[str] | None = None, *, with_worker: bool = False) -> None:
+        """Start what is not running, and wait until everything answers.
+
+        A worker that was asked for stays asked for until the stack is stopped.
+        """
         self._make_home()
         with self._alone():
             self.record = StackRecord.read(self.home)
@@ -136,6 +149,11 @@ class Stack:
                 self._await(name, just_started=name in started)
             self._describe()
             self._prepare_database()
+            if with_worker or self._has_worker():
+                self._await(WORKER, just_started=self._launch(WORKER))
+
+    def _has_worker(self) -> bool:
+        return WORKER in self.record.pids
 
     def _make_home(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9/_.,+@=-]+", str(self.home)):
@@ -266,7 +284,7 @@ class Stack:
             return
         with self._alone():
             self.record = StackRecord.read(self.home)
-            for name in PARTS:
+            for name in (WORKER, *PARTS):
                 self._stop(name)
             process.sweep(self.home)
             if self.record.pids:
@@ -293,13 +311,14 @@ class Stack:
 
     def states(self) -> list[PartState]:
         elsewhere = self.configured_elsewhere()
-        own = [self._own_state(name) for name in self.own_parts()]
+        asked = [WORKER] if self._has_worker() else []
+        own = [self._own_state(name) for name in (*self.own_parts(), *asked)]
         others = [PartState(name, "configured", None, place, None) for name, place in elsewhere.items()]
         return sorted(own + others, key=lambda state: state.name)
 
     def _own_state(self, name: str) -> PartState:
-        ports = self.record.ports.get(PORTS[name][0])
-        address = f"{LOOPBACK}:{ports}" if ports else ""
+        ports = [self.record.ports[port] for port in PORTS[name] if port in self.record.ports]
+        address = f"{LOOPBACK}:{ports[0]}" if ports else ""
         if not self.is_running(name):
             return PartState(name, "stopped", None, address, f"{name} is not running: run `wms2 up`")
         problem = self.part(name).problem()
@@ -307,9 +326,11 @@ class Stack:
         return PartState(name, state, self.record.pids[name], address, problem)
 
 
-def start_stack(home: Path, sites: Sequence[str] = SITES, say: Say = silent) -> Settings:
+def start_stack(
+    home: Path, sites: Sequence[str] = SITES, say: Say = silent, *, with_worker: bool = False
+) -> Settings:
     """Start a stack in that folder, or what is dead of it; the settings with which to use it."""
-    Stack(home, say).up(sites)
+    Stack(home, say).up(sites, with_worker=with_worker)
     return load_settings(home)
 
 
