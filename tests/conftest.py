@@ -23,6 +23,10 @@ hypothesis_settings.load_profile("wms2")
 HOME = "WMS2_TEST_HOME"
 BREAKABLE, VANISHING = "T2_XX_Breakable", "T2_XX_Vanishing"
 """Sites that only tests know, and spoil: no other test's jobs land there."""
+PATIENCE_SEC = 240
+"""How long a test waits for anything. A busy machine needs long for what an idle one does at once."""
+POOL_LIMIT_SEC = 1200
+"""The limit of a test on a stack, which may have to be patient several times."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +44,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         home = Path(os.environ.pop(HOME))
         stop_stack(home)
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        on_a_stack = item.get_closest_marker("pool") or "stack" in getattr(item, "fixturenames", ())
+        if on_a_stack and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(POOL_LIMIT_SEC))
+        if getattr(config.option, "loadgroup", False):
+            _keep_with_its_group(item)
+
+
+def _keep_with_its_group(item: pytest.Item) -> None:
+    """Under pytest 9.2, pytest-xdist 3.8 does not see its own mark: each worker would start the stack of a group."""
+    # https://github.com/pytest-dev/pytest-xdist/issues/1386
+    group = item.get_closest_marker("xdist_group")
+    if group and "@" not in item.nodeid:
+        item._id = type(item._id).parse(f"{item.nodeid}@{group.args[0]}")
+        assert "@" in item.nodeid
 
 
 @pytest.fixture(scope="session")

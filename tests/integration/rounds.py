@@ -3,12 +3,16 @@
 import asyncio
 import itertools
 import os
+import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import PATIENCE_SEC
 from tests.factories import simulation, snapshot
 from wms2.activities.dags import DagActivities
 from wms2.adapters.condor import Condor
@@ -25,8 +29,22 @@ from wms2.models.plan import Limits
 from wms2.models.progress import DagOutcome, RoundProgress
 from wms2.models.request import Request
 
-PATIENCE_SEC = 150
 _numbers = itertools.count()
+
+
+class Gate:
+    """Where jobs wait until the test opens it: what a test does to a round, it does in a state that it knows."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.path = settings.home / "gates" / unique("gate")
+
+    def before(self, *nodes: str, **where: str) -> list[dict[str, Any]]:
+        """The faults that hold these nodes; without a node, every one that runs there."""
+        return [{**where, "node": node, "until": str(self.path)} for node in nodes or (None,)]
+
+    def open(self) -> None:
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.touch()
 
 
 class Round:
@@ -73,9 +91,23 @@ class Round:
         partial.write_text(round_include(sites, 0))
         partial.rename(self.folder / "round.inc")
 
+    def age_jobs_that_wait_for(self, site: str) -> None:
+        """Let them have waited for a day. A limit that is short in real time would also strike at good sites."""
+        which = (
+            f'CMS_RequestName == "{self.request.request_name}" && DESIRED_Sites == "{site}" && JobStatus == 1'
+        )
+        since = str(int(time.time()) - 86400)
+        subprocess.run(
+            ["condor_qedit", "-constraint", which, "EnteredCurrentStatus", since],
+            env=self.settings.condor_environment(), capture_output=True, check=False,
+        )  # fmt: skip
+
     def site_of(self, unit: str) -> str:
         text = (self.folder / unit / "site.inc").read_text()
         return text.partition("elected_site = ")[2].strip()
+
+    def has_begun(self, *nodes: str) -> bool:
+        return has_begun(self.folder, *nodes)
 
     def attempts(self, node: str) -> list[int]:
         (folder,) = {path.parent for path in self.folder.glob(f"mg_*/{node}.*")} or {self.folder}
@@ -94,6 +126,13 @@ class Round:
             for number in range(unit.first_event or 1, (unit.last_event or 0) + 1)
         }
         assert self.events() == Counter(planned)
+
+
+def has_begun(folder: Path, *nodes: str) -> bool:
+    """Whether each of these nodes runs or has run, as HTCondor's own logs say."""
+    return all(
+        any("Job executing" in log.read_text() for log in folder.glob(f"mg_*/{node}.log")) for node in nodes
+    )
 
 
 def unique(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from temporalio.common import TypedSearchAttributes
 
+from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import unique
 from wms2.cli import main
 from wms2.config import Settings, load_settings
@@ -118,14 +119,16 @@ def test_a_submitted_request_is_recorded_and_its_workflow_started(
     assert (found[STATUS], found[CAMPAIGN], found[PRIORITY]) == ("submitted", "Demo2024", 100_000)
     assert summary == "2000 events, for demo in Demo2024"
     (listed,) = wms2("request", "list", "--json").json()
-    assert (listed["request_name"], listed["status"]) == (name, "new")
+    assert (listed["request_name"], listed["status"]) == (name, "submitted")
     shown = wms2("request", "show", name, "--json").json()
     assert shown["record"]["request"]["total_events"] == 2000
     assert (shown["rounds"], shown["dags"], shown["ledger"]["events_planned"]) == ([], [], 0)
     (output,) = shown["outputs"]
     assert (output["dataset"], output["files"]) == ("/MinBias/Run2024A-Demo-v1/GEN-SIM", 0)
     assert "2000 events" in wms2("request", "show", name).stdout
-    assert "requested" in wms2("request", "show", name, "--ledger").stdout
+    ledger = wms2("request", "show", name, "--ledger").stdout
+    assert "requested" in ledger
+    assert "The ledger adds up." in ledger
 
 
 def test_a_name_that_is_taken_is_refused_in_one_sentence(wms2: Any, file: tuple[str, Path]) -> None:
@@ -146,7 +149,7 @@ def test_a_request_that_was_recorded_and_not_started_is_started_by_submitting_it
         insert_request(session, validate_request_file(path))
     told = wms2("request", "stop", name)
     assert told.code == 2
-    assert "no running workflow" in told.stderr
+    assert "is not started yet" in told.stderr
     assert wms2("request", "submit", path).code == 0
     assert attributes_of(settings, name)[0][STATUS] == "submitted"
 
@@ -182,8 +185,10 @@ def test_without_a_worker_people_are_told_to_start_one(
 
 
 def test_a_worker_answers_refuses_what_does_not_fit_and_stops_when_told(
-    wms2: Any, file: tuple[str, Path], worker: "subprocess.Popen[str]"
+    wms2: Any, file: tuple[str, Path], worker: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The worker is only just starting.
+    monkeypatch.setattr("wms2.cli.request_actions.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
     name, path = file
     wms2("request", "submit", path, "--hold")
     refused = wms2("request", "stop", name)
@@ -197,6 +202,6 @@ def test_a_worker_answers_refuses_what_does_not_fit_and_stops_when_told(
     shown = wms2("request", "show", name, "--json").json()
     assert "[a mistake]" in shown["record"]["status_reason"]
     worker.send_signal(signal.SIGTERM)
-    stdout, stderr = worker.communicate(timeout=30)
+    stdout, stderr = worker.communicate(timeout=PATIENCE_SEC)
     assert (worker.returncode, stdout) == (0, ""), stderr
     assert "stopped" in stderr

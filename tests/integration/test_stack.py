@@ -15,6 +15,7 @@ import httpx
 import psycopg
 import pytest
 
+from tests.conftest import PATIENCE_SEC
 from wms2.config import StackRecord
 from wms2.local import process, stack
 from wms2.local.doctor import Doctor
@@ -36,6 +37,18 @@ request_disk = 10M
 request_memory = 100
 queue
 """
+WAITING_JOB = """\
+executable = /bin/sh
+transfer_executable = False
+arguments = "-c 'until test -e {gate}; do sleep 0.2; done'"
+log = {log}
+# The machine that ran it goes down with the stack, and is waited for no longer than that.
+job_lease_duration = 20
+request_disk = 10M
+request_memory = 100
+queue
+"""
+FOR_EVER = 86400
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +98,8 @@ def job_status(home: Path, job: str) -> str:
     return condor(home, "condor_q", job, "-autoformat", "JobStatus").strip()
 
 
-def becomes(home: Path, job: str, status: str, seconds: float = 30) -> bool:
-    return process.wait_until(lambda: job_status(home, job) == status, seconds, interval=0.3)
+def becomes(home: Path, job: str, status: str) -> bool:
+    return process.wait_until(lambda: job_status(home, job) == status, PATIENCE_SEC, interval=0.3)
 
 
 def main_pid(home: Path, part: str) -> int:
@@ -158,8 +171,8 @@ def test_a_dag_runs_to_its_end(home: Path, jobs: Path) -> None:
     condor(home, "condor_submit_dag", "two.dag", cwd=jobs)
 
     metrics = jobs / "two.dag.metrics"
-    assert process.wait_until(metrics.exists, 60)
-    assert process.wait_until(lambda: metrics.read_text().rstrip().endswith("}"), 5)
+    assert process.wait_until(metrics.exists, PATIENCE_SEC)
+    assert process.wait_until(lambda: metrics.read_text().rstrip().endswith("}"), PATIENCE_SEC)
     assert json.loads(metrics.read_text())["exitcode"] == 0
 
 
@@ -167,8 +180,8 @@ def test_a_site_vanishes_with_its_jobs_while_the_others_go_on_and_then_it_return
     home: Path, jobs: Path
 ) -> None:
     pool = Stack(home).pool()
-    lost = submit(home, jobs, "T2_DE_DESY", seconds=300)
-    safe = submit(home, jobs, "T2_CH_CERN", seconds=300)
+    lost = submit(home, jobs, "T2_DE_DESY", seconds=FOR_EVER)
+    safe = submit(home, jobs, "T2_CH_CERN", seconds=FOR_EVER)
     assert becomes(home, lost, "2")
     assert becomes(home, safe, "2")
 
@@ -192,7 +205,7 @@ def test_a_site_vanishes_with_its_jobs_while_the_others_go_on_and_then_it_return
 def test_a_part_that_was_killed_comes_back_at_its_old_address(home: Path, part: str) -> None:
     before = StackRecord.read(home)
     os.kill(before.pids[part], signal.SIGKILL)
-    assert process.wait_until(lambda: not process.is_running(home, part, before.pids[part]), 10)
+    assert process.wait_until(lambda: not process.is_running(home, part, before.pids[part]), PATIENCE_SEC)
     dead = {state.name: state.problem for state in Stack(home).states() if not state.is_well}
 
     said: list[str] = []
@@ -212,20 +225,21 @@ def test_what_was_stored_survives_the_crash_of_every_part(home: Path, jobs: Path
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE kept (number int)")
         connection.execute("INSERT INTO kept VALUES (7)")
-    httpx.put(f"{record.services_url}/reqmgr2/data/request/kept", json={"Campaign": "C"}, trust_env=False)
+    request = f"{record.services_url}/reqmgr2/data/request/kept"
+    httpx.put(request, json={"Campaign": "C"}, trust_env=False, timeout=PATIENCE_SEC)
     temporal(home, "workflow", "start", "--type", "T", "--task-queue", "q", "--workflow-id", "kept")
     Stack(home).pool().vanish_site("T1_US_FNAL")
     queued = submit(home, jobs, "T1_US_FNAL")
-    process.signal_all(process.running(home), signal.SIGKILL)
-    assert process.wait_until(lambda: not process.running(home), 10)
+    process.sweep(home)
 
     start_stack(home)
 
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT number FROM kept").fetchall() == [(7,)]
-    kept = httpx.get(f"{record.services_url}/reqmgr2/data/request/kept", trust_env=False).json()
+    kept = httpx.get(request, trust_env=False, timeout=PATIENCE_SEC).json()
     assert kept["result"][0]["kept"]["Campaign"] == "C"
-    assert "kept" in temporal(home, "workflow", "list")
+    # Lists come from an index that is written a moment later.
+    assert "kept" in temporal(home, "workflow", "describe", "--workflow-id", "kept")
     Stack(home).pool().return_site("T1_US_FNAL")
     assert becomes(home, queued, "")
 
@@ -286,16 +300,19 @@ def test_a_folder_that_holds_other_things_is_neither_used_nor_emptied(tmp_path: 
 def test_a_running_dag_does_not_outlive_the_stack_and_goes_on_with_the_next_one(
     home: Path, jobs: Path
 ) -> None:
-    (jobs / "long.dag").write_text('JOB a job.sub\nVARS a site="T2_US_Purdue" seconds="3"\n')
+    gate, log = jobs / "open", jobs / "waits.log"
+    (jobs / "waits.sub").write_text(WAITING_JOB.format(gate=gate, log=log))
+    (jobs / "long.dag").write_text("JOB a waits.sub\n")
     condor(home, "condor_submit_dag", "long.dag", cwd=jobs)
-    assert process.wait_until((jobs / "T2_US_Purdue.log").exists, 30)
+    assert process.wait_until(lambda: log.exists() and "Job executing" in log.read_text(), PATIENCE_SEC)
 
     stop_stack(home)
     left = process.running(home)
     not_running = wms2("doctor", "--home", home)
     start_stack(home)
+    gate.touch()
 
     assert left == []
     assert not_running.returncode == 1
     assert "run `wms2 up`" in not_running.stdout
-    assert process.wait_until((jobs / "long.dag.metrics").exists, 60)
+    assert process.wait_until((jobs / "long.dag.metrics").exists, PATIENCE_SEC)

@@ -4,11 +4,13 @@ import asyncio
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from tests.conftest import PATIENCE_SEC
 from tests.integration.dying_submitter import STEPS
-from tests.integration.rounds import Round, small_simulation
+from tests.integration.rounds import Gate, Round, small_simulation
 from wms2.adapters.condor import SubmissionRefused
 from wms2.config import Settings
 from wms2.dagman.lock import LockBusy, submission_lock
@@ -19,8 +21,8 @@ from wms2.models.progress import DagOutcome
 pytestmark = pytest.mark.pool
 
 
-def one_unit(stack: Settings, name: str) -> Round:
-    return Round(stack, small_simulation(stack, name, total_events=20))
+def one_unit(stack: Settings, name: str, **step: Any) -> Round:
+    return Round(stack, small_simulation(stack, name, total_events=20, step=step))
 
 
 def die_at(stack: Settings, round_: Round, step: str) -> None:
@@ -63,7 +65,7 @@ async def test_a_dag_that_ended_before_its_submission_was_recorded_is_not_run_ag
 ) -> None:
     round_ = one_unit(stack, "ends")
     die_at(stack, round_, "after the submission")
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_SEC):
         while not (round_.folder / "workflow.dag.metrics").exists() or _queued(stack, round_):
             await asyncio.sleep(0.5)
     if history == "lost":
@@ -100,7 +102,7 @@ async def test_many_submitters_at_once_make_one_dag(stack: Settings) -> None:
         )
         for _ in range(4)
     ]
-    clusters = {racer.communicate(timeout=60)[0].strip() for racer in racers}
+    clusters = {racer.communicate(timeout=PATIENCE_SEC)[0].strip() for racer in racers}
     assert all(racer.returncode == 0 for racer in racers)
     assert submissions(stack, round_) == list(clusters)
     assert len(clusters) == 1
@@ -109,11 +111,13 @@ async def test_many_submitters_at_once_make_one_dag(stack: Settings) -> None:
 
 
 async def test_an_attempt_is_refused_while_another_one_of_its_round_is_queued(stack: Settings) -> None:
-    round_ = one_unit(stack, "waits")
+    gate = Gate(stack)
+    round_ = one_unit(stack, "waits", faults=gate.before("proc_000000"))
     dag = await round_.start()
     second = dag.order.model_copy(update={"attempt": 2})
     with pytest.raises(SubmissionRefused, match=f"{dag.order.dag_id} is still in the queue"):
         await round_.activities.submit_dag(second)
+    gate.open()
     assert (await round_.finish(dag)).outcome is DagOutcome.COMPLETED
 
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import PATIENCE_SEC
 from wms2.errors import UserError
 from wms2.local import process
 from wms2.local.logs import chosen_logs, last_lines, new_lines
 from wms2.local.ports import FIRST, LAST, is_free, listening, pick_port
 
-SLEEPER: list[str | Path] = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+SLEEPER: list[str | Path] = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(3600)"]
 
 
 def test_a_port_somebody_listens_on_is_not_free_and_the_listener_is_known() -> None:
@@ -61,16 +62,16 @@ def test_a_process_is_known_by_its_stack_and_part_and_by_no_other(tmp_path: Path
 
 def test_a_process_is_known_at_every_moment_also_while_it_becomes_another_program(tmp_path: Path) -> None:
     for _ in range(10):
-        pid = process.start("demo", ["env", "nice", "sleep", "60"], tmp_path)
+        pid = process.start("demo", ["env", "nice", "sleep", "3600"], tmp_path)
         looked = [process.is_running(tmp_path, "demo", pid) for _ in range(200)]
         process.sweep(tmp_path)
         assert all(looked)
 
 
 def test_what_a_part_started_itself_is_stopped_with_it(tmp_path: Path) -> None:
-    child = f"import subprocess, sys, time; subprocess.Popen({SLEEPER!r}); time.sleep(60)"
+    child = f"import subprocess, sys, time; subprocess.Popen({SLEEPER!r}); time.sleep(3600)"
     pid = process.start("demo", [sys.executable, "-c", child], tmp_path)
-    assert process.wait_until(lambda: len(process.running(tmp_path)) == 2, 10)
+    assert process.wait_until(lambda: len(process.running(tmp_path)) == 2, PATIENCE_SEC)
 
     process.stop(tmp_path, "demo", pid, signal.SIGTERM, patience=0.3)
 
@@ -79,11 +80,11 @@ def test_what_a_part_started_itself_is_stopped_with_it(tmp_path: Path) -> None:
 
 def test_a_process_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     stubborn = (
-        "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(3600)"
     )
     pid = process.start("demo", [sys.executable, "-c", stubborn], tmp_path)
     log = process.log_file(tmp_path, "demo")
-    assert process.wait_until(lambda: log.read_text() == "up\n", 10)
+    assert process.wait_until(lambda: log.read_text() == "up\n", PATIENCE_SEC)
 
     process.stop(tmp_path, "demo", pid, signal.SIGTERM, patience=0.3)
 
@@ -93,7 +94,7 @@ def test_a_process_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
 def test_a_dagman_of_the_stack_belongs_to_its_pool(tmp_path: Path) -> None:
     environment = {"CONDOR_CONFIG": f"{tmp_path}/condor/condor_config", "_CONDOR_DAGMAN_LOG": "x"}
     with subprocess.Popen(SLEEPER, env=environment, stdout=subprocess.DEVNULL) as dagman:
-        assert process.wait_until(lambda: process.running(tmp_path, "condor") == [dagman.pid], 10)
+        assert process.wait_until(lambda: process.running(tmp_path, "condor") == [dagman.pid], PATIENCE_SEC)
         dagman.kill()
 
 

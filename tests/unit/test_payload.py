@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import uproot
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import PATIENCE_SEC
+from wms2.local import process
 from wms2.local.events import FIXED_BYTES, Numbers, contents
+from wms2.local.faults import FaultError
 from wms2.local.job_report import JobReport
-from wms2.local.payload import check, main, make_inputs, produce
+from wms2.local.payload import check, main, make_inputs, merge, produce
 
 
 def job(**changes: Any) -> dict[str, Any]:
@@ -122,6 +126,60 @@ def test_parameters_that_make_no_sense_are_a_configuration_error(tmp_path: Path)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True)
     assert done.returncode == 7002 % 256
     assert b'ExitStatus="7002"' in (tmp_path / "FrameworkJobReport.xml").read_bytes()
+
+
+def with_fault(folder: Path, **fault: Any) -> dict[str, Any]:
+    return {"parameters": {"kb_per_event": 0.1, "faults": [fault], "fault_dir": str(folder / "faults")}}
+
+
+def test_a_job_waits_until_the_file_is_there_and_then_does_its_work(tmp_path: Path) -> None:
+    gate, output = tmp_path / "open", tmp_path / "out.root"
+    # Only a fault that is counted leaves a sign that the job has come to it.
+    wanted = job(**with_fault(tmp_path, until=str(gate), times=1))
+    with ThreadPoolExecutor() as threads:
+        running = threads.submit(produce, wanted, tmp_path, JobReport())
+        try:
+            assert process.wait_until((tmp_path / "faults/GEN_fault_0_0").exists, PATIENCE_SEC)
+            assert not running.done()
+            assert not output.exists()
+        finally:
+            gate.touch()
+        running.result()
+    assert check([output]).events == 100
+    produce(job(**with_fault(tmp_path, until=str(tmp_path / "never"), times=1)), tmp_path, JobReport())
+
+
+def test_a_job_that_waited_can_fail_afterwards(tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+    gate.touch()
+    with pytest.raises(FaultError) as failed:
+        produce(job(**with_fault(tmp_path, until=str(gate), exit_code=8028)), tmp_path, JobReport())
+    assert failed.value.code == 8028
+    assert not (tmp_path / "out.root").exists()
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"node": "proc_000002"}, {"at_site": "T2_DE_DESY"}, {"step": "RECO"}, {"node": "merge"}]
+)
+def test_only_the_jobs_that_a_fault_names_wait(tmp_path: Path, elsewhere: dict[str, str]) -> None:
+    never = str(tmp_path / "never")
+    produce(job(**with_fault(tmp_path, until=never, **elsewhere)), tmp_path, JobReport())
+    assert check([tmp_path / "out.root"]).events == 100
+
+
+def test_a_merge_waits_only_where_the_fault_names_it(tmp_path: Path) -> None:
+    produce(job(), tmp_path, JobReport())
+    source = {
+        "lfn": "/store/f.root",
+        "pfn": str(tmp_path / "out.root"),
+        "first_event": None,
+        "last_event": None,
+    }
+    merging = {"node": "merge", "step": "merge", "input_files": [source]}
+    outputs = [{"module": "out", "file": "merged.root"}]
+    never = str(tmp_path / "never")
+    merge(job(**merging, outputs=outputs, **with_fault(tmp_path, until=never)), tmp_path, JobReport())
+    assert check([tmp_path / "merged.root"]).events == 100
 
 
 @given(

@@ -2,10 +2,8 @@
 
 import asyncio
 import random
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -17,6 +15,8 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
 with workflow.unsafe.imports_passed_through():
+    from tests.conftest import PATIENCE_SEC
+    from tests.workflows.servers import real_server, skipping_server
     from wms2.activities.admission import AdmissionActivities, signal_admission
     from wms2.core.admission import AdmissionState
     from wms2.models.messages import HostReport, Slot, SlotRequest
@@ -25,10 +25,9 @@ with workflow.unsafe.imports_passed_through():
     from wms2.temporal.retries import RECORD
     from wms2.workflows.admission import AdmissionWorkflow
 
-PROGRAMS = Path(sys.executable).parent
 
-
-@workflow.defn
+# In the sandbox each of them would import this module anew, pytest included, and 45 would keep a processor for long.
+@workflow.defn(sandboxed=False)
 class Holder:
     """Asks for a slot, holds it for some minutes, gives it back."""
 
@@ -57,10 +56,7 @@ HolderHandle: TypeAlias = WorkflowHandle[Holder, list[Slot]]
 
 @pytest.fixture
 async def environment() -> AsyncIterator[WorkflowEnvironment]:
-    async with await WorkflowEnvironment.start_time_skipping(
-        data_converter=pydantic_data_converter,
-        test_server_existing_path=str(PROGRAMS / "temporal-test-server"),
-    ) as started:
+    async with await skipping_server() as started:
         yield started
 
 
@@ -95,7 +91,7 @@ async def admission_state(client: Client) -> AdmissionState:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SEC):
         while not await holds():
             await asyncio.sleep(0.05)
 
@@ -208,10 +204,8 @@ async def test_a_recorded_history_replays(environment: WorkflowEnvironment, clie
 async def test_admission_continues_as_new_when_its_history_is_long_and_forgets_nothing() -> None:
     # On the real server, which can be told to suggest it early.
     async with (
-        await WorkflowEnvironment.start_local(
-            data_converter=pydantic_data_converter,
-            dev_server_existing_path=str(PROGRAMS / "temporal"),
-            dev_server_extra_args=["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40"],
+        await real_server(
+            "--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40"
         ) as environment,
         worker(environment.client),
     ):

@@ -1,9 +1,7 @@
 """The workflow of an output dataset on a Temporal server that skips time, its activities replaced."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,19 +14,20 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
 with workflow.unsafe.imports_passed_through():
+    from tests.conftest import PATIENCE_SEC
+    from tests.workflows.servers import skipping_server
     from wms2.models.messages import OutputAnnounced, OutputOrder
     from wms2.models.output_state import OutputState
     from wms2.temporal.ids import output_id, request_id
     from wms2.temporal.queues import WORKFLOWS
     from wms2.workflows.output_dataset import OutputDatasetWorkflow
 
-PROGRAMS = Path(sys.executable).parent
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
 ORDER = OutputOrder(request="simulation", dataset=DATASET)
 ANNOUNCED = OutputAnnounced(dataset=DATASET, files=3, events=300)
 
 
-@workflow.defn
+@workflow.defn(sandboxed=False)
 class Listener:
     """In place of the request: remembers what it is told."""
 
@@ -96,10 +95,7 @@ def service() -> Service:
 @pytest.fixture
 async def environment(service: Service) -> AsyncIterator[WorkflowEnvironment]:
     async with (
-        await WorkflowEnvironment.start_time_skipping(
-            data_converter=pydantic_data_converter,
-            test_server_existing_path=str(PROGRAMS / "temporal-test-server"),
-        ) as started,
+        await skipping_server() as started,
         Worker(
             started.client,
             task_queue=WORKFLOWS,
@@ -139,7 +135,7 @@ async def details(handle: WorkflowHandle[Any, Any]) -> str:
 
 
 async def until(reached: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SEC):
         while not await reached():
             await asyncio.sleep(0.02)
 
