@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from wms2.errors import UserError
 
@@ -19,7 +20,9 @@ PART = "WMS2_STACK_PART"
 
 # Flags that the kernel shows in /proc/PID/stat.
 EXITING, KERNEL_THREAD = 0x4, 0x200000
-EXEC_TRIES = 10
+EMPTY_LOOKS = 3
+EXEC_PATIENCE_SEC = 2.0
+"""An exec takes microseconds, and on a busy machine a tenth of a second."""
 
 # Processes that this very process started must be waited for by it, or they stay behind as zombies.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -85,27 +88,30 @@ def _part_of(pid: int, home: Path) -> str | None:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    raw = b""
-    for _ in range(EXEC_TRIES):
+    until = time.monotonic() + EXEC_PATIENCE_SEC
+    # An exec may begin and end between two looks: an environment is empty when it is so again and again.
+    empty = 0
+    while True:
         try:
             raw = Path(f"/proc/{pid}/environ").read_bytes()
+            program = "settled" if raw else _program(pid)
         except OSError:
             return {}
-        if raw or not _may_be_changing_program(pid):
+        empty = 0 if program == "changing" else empty + 1
+        if raw or program == "none" or empty == EMPTY_LOOKS or time.monotonic() > until:
             break
         time.sleep(0.002)
     words = (word.decode(errors="replace").partition("=") for word in raw.split(b"\0"))
     return {name: value for name, equals, value in words if equals}
 
 
-def _may_be_changing_program(pid: int) -> bool:
-    """Whether a process without environment is in the middle of an exec, where it has none for a moment."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return False
-    state, flags = fields[0], int(fields[6])
-    return state not in "ZX" and not flags & (EXITING | KERNEL_THREAD)
+def _program(pid: int) -> Literal["none", "changing", "settled"]:
+    """Zombies and threads of the kernel have none; in the middle of an exec there is no environment for a moment."""
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    state, flags, environment_end = fields[0], int(fields[6]), int(fields[48])
+    if state in "ZX" or flags & (EXITING | KERNEL_THREAD):
+        return "none"
+    return "settled" if environment_end else "changing"
 
 
 def _link(pid: int, name: str) -> Path:

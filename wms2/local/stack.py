@@ -46,7 +46,7 @@ STOP_SIGNALS = {
 }
 # All that a stack keeps in its folder. Nothing else there is ever touched.
 STATE = (*PARTS, "logs", "siteconf", "storage", "submit", RECORD, ".lock")
-START_SECONDS = 60
+START_SECONDS = 180
 PORT_TRIES = 5
 PORT_PATIENCE = 2
 

@@ -12,7 +12,7 @@ from wms2.config import Settings
 from wms2.errors import UserError
 from wms2.temporal.runtime import sdk_runtime
 
-CONNECT_TIMEOUT = timedelta(seconds=5)
+CONNECT_TIMEOUT = timedelta(seconds=10)
 
 
 async def connect(settings: Settings, runtime: Runtime | None = None) -> Client:
