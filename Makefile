@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit format lock install clean
+.PHONY: help demo test chaos lint unit format lock install clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -26,12 +26,15 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP)  ## start the local stack, run a round on it, check every event, stop it
-	@$(BIN)/wms2 demo --home $(CURDIR)/.wms2/demo
+demo: $(STAMP)  ## start the local stack, run two requests on it, check every event, stop it (ARGS=--keep leaves it running)
+	@$(BIN)/wms2 demo --home $(CURDIR)/.wms2/demo $(ARGS)
 
 test: lint  ## everything: lint, types, contracts, unit tests, tests on the real pool
 	@echo "==> Tests"
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup tests
+
+chaos: $(STAMP)  ## kill worker, Temporal and PostgreSQL at random under live requests (ARGS="--seed 7 --kills 20 --requests 4")
+	@$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
 unit: $(STAMP)  ## only the tests that need no server
 	@$(BIN)/python -m pytest -n 2 tests/unit
@@ -53,6 +56,10 @@ lock: $(STAMP)  ## resolve requirements.lock anew
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
 	  --python-version 3.11 --extra local --group test --group lint --group build \
 	  --output-file requirements.lock --upgrade pyproject.toml
+
+.PHONY: bench
+bench: $(STAMP)  ## how fast planning is and what memory it needs, as a table (ARGS="planning --json" for one JSON object)
+	@$(BIN)/python -m bench $(ARGS)
 
 clean:  ## remove the virtual environment, caches and the demo's state
 	rm -rf $(VENV) .wms2 .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

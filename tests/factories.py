@@ -56,13 +56,18 @@ def reprocessing(**changes: Any) -> Request:
 
 
 def input_file(
-    number: int, events: int = 100, locations: tuple[str, ...] = SITES[:1], size: int = 10**6
+    number: int,
+    events: int = 100,
+    locations: tuple[str, ...] = SITES[:1],
+    size: int = 10**6,
+    **more: Any,
 ) -> InputFile:
     return InputFile(
         lfn=f"/store/data/Run2024A/MinBias/RAW/v1/000/{number:06d}.root",
         size_bytes=size,
         events=events,
         locations=locations,
+        **more,
     )
 
 

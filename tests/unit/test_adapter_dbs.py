@@ -58,11 +58,14 @@ async def dbs(url: str) -> AsyncIterator[Dbs]:
 async def test_files_come_back_with_their_lumis_and_the_place_of_their_block(dbs: Dbs) -> None:
     await dbs.insert_block(block(1, site="T2_DE_DESY"))
     await dbs.insert_block(block(0))
-    lumis = (Lumi(run=1, lumi=1), Lumi(run=1, lumi=2, events=60))
-    assert await dbs.dataset_files(DATASET) == [
-        InputFile(lfn=lfn(0), size_bytes=1000, events=100, locations=("T2_US_Purdue",), lumis=lumis),
-        InputFile(lfn=lfn(1), size_bytes=1000, events=100, locations=("T2_DE_DESY",), lumis=lumis),
+    blocks = [block_name("simulation", DATASET, unit) for unit in (0, 1)]
+    content = {"size_bytes": 1000, "events": 100, "lumis": ((1, 1, 2),)}
+    files = [
+        InputFile(lfn=lfn(0), locations=("T2_US_Purdue",), block=blocks[0], **content),
+        InputFile(lfn=lfn(1), locations=("T2_DE_DESY",), block=blocks[1], **content),
     ]
+    assert await dbs.dataset_files(DATASET) == files
+    assert await dbs.dataset_files(DATASET, lambda name: name == blocks[1]) == files[1:]
 
 
 async def test_a_dataset_that_dbs_does_not_know_has_no_files(dbs: Dbs) -> None:

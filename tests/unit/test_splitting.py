@@ -15,7 +15,7 @@ from wms2.models.plan import Job
 
 def test_the_example_of_event_and_lumi_numbers() -> None:
     request = simulation(total_events=250, splitting_params={"events_per_job": 100, "events_per_lumi": 40})
-    jobs = split(snapshot(request))
+    jobs = split(snapshot(request)).jobs
     assert [(job.first_event, job.last_event) for job in jobs] == [(1, 100), (101, 200), (201, 250)]
     assert [(job.first_lumi, job.last_lumi) for job in jobs] == [(1, 3), (4, 6), (7, 8)]
 
@@ -32,7 +32,7 @@ def test_each_event_number_is_in_exactly_one_job_and_lumis_never_repeat(
     request = simulation(
         total_events=events, splitting_params={"events_per_job": per_job, "events_per_lumi": per_lumi}
     )
-    jobs = split(snapshot(request, first_event=first, events=events))
+    jobs = split(snapshot(request, first_event=first, events=events)).jobs
     assert jobs[0].first_event == first
     assert jobs[-1].last_event == first + events - 1
     for before, after in pairwise(jobs):
@@ -56,7 +56,7 @@ files = st.lists(
 def test_file_based_puts_each_file_that_has_a_site_into_exactly_one_job(entries, per_job, random) -> None:
     inputs = [input_file(number, events, tuple(sites)) for number, events, sites in entries]
     request = reprocessing(splitting_params={"files_per_job": per_job})
-    jobs = split(snapshot(request, inputs=tuple(inputs)))
+    jobs = split(snapshot(request, inputs=tuple(inputs))).jobs
     read = [part.lfn for job in jobs for part in job.files]
     assert sorted(read) == sorted(file.lfn for file in inputs if file.locations)
     by_lfn = {file.lfn: file for file in inputs}
@@ -64,7 +64,7 @@ def test_file_based_puts_each_file_that_has_a_site_into_exactly_one_job(entries,
         assert len(job.files) <= per_job
         assert all(set(job.sites) == set(by_lfn[part.lfn].locations) for part in job.files)
     random.shuffle(inputs)
-    assert split(snapshot(request, inputs=tuple(inputs))) == jobs
+    assert split(snapshot(request, inputs=tuple(inputs))).jobs == jobs
 
 
 @given(files, st.integers(1, 300))
@@ -72,7 +72,7 @@ def test_event_based_reads_each_position_of_each_file_exactly_once(entries, per_
     inputs = [input_file(number, events, tuple(sites)) for number, events, sites in entries]
     request = reprocessing(splitting_algo="EventBased", splitting_params={"events_per_job": per_job})
     read: dict[str, list[int]] = {}
-    for job in split(snapshot(request, inputs=tuple(inputs))):
+    for job in split(snapshot(request, inputs=tuple(inputs))).jobs:
         (part,) = job.files
         first, last = part.first_event or 1, part.last_event or part.events
         read.setdefault(part.lfn, []).extend(range(first, last + 1))
@@ -94,7 +94,7 @@ def test_work_units_hold_every_job_once_and_stay_within_the_merge_target(
         total_events=events, merge_target_bytes=target, splitting_params={"events_per_job": per_job}
     )
     planned = snapshot(request, first_work_unit=first_unit)
-    jobs = split(planned)
+    jobs = split(planned).jobs
     units = group_jobs(jobs, planned)
     assert [job for unit in units for job in unit.jobs] == jobs
     assert [unit.number for unit in units] == list(range(first_unit, first_unit + len(units)))
@@ -111,7 +111,7 @@ def test_the_parts_of_one_file_stay_in_one_work_unit() -> None:
         splitting_algo="EventBased", splitting_params={"events_per_job": 10}, merge_target_bytes=1000
     )
     planned = snapshot(request, inputs=(input_file(1, 95), input_file(2, 95)))
-    units = group_jobs(split(planned), planned)
+    units = group_jobs(split(planned).jobs, planned)
     assert [sorted({part.lfn for job in unit.jobs for part in job.files}) for unit in units] == [
         [input_file(1).lfn],
         [input_file(2).lfn],

@@ -17,6 +17,8 @@ from wms2.core.ledger import discrepancies, planned_round, produced_unit
 from wms2.core.planning import allowed_sites, plan_round
 from wms2.core.rounds import pilot_plan
 from wms2.core.sizing import events_per_job, measured_by_pilot, measured_by_round, sizing_of
+from wms2.core.splitting.pilot import pilot_files
+from wms2.core.splitting.selection import Selection
 from wms2.dagman.outputs import produced_units
 from wms2.dagman.round_folder import ROUND_FILE, read_round, write_round
 from wms2.db import credit, ledger
@@ -101,8 +103,13 @@ class PlanningActivities(DatabaseActivities):
         )
 
     async def _inputs(self, request: Request, order: PlanOrder) -> tuple[InputFile, ...]:
-        """Fresh files first, attempted ones only when no fresh one is left; a pilot takes a few at one place."""
-        known = {file.lfn: file for file in await self._dbs.dataset_files(request.input_dataset or "")}
+        """Fresh files first, attempted ones only when no fresh one is left; a pilot takes a few at one place.
+
+        Files that hold nothing of what the request selects are no part of its ledger.
+        """
+        selection = Selection(request)
+        in_dbs = await self._dbs.dataset_files(request.input_dataset or "", selection.takes_block)
+        known = {file.lfn: file for file in in_dbs if not selection.excludes(file)}
         listed = [
             PlannedFile(lfn=file.lfn, events=file.events, size_bytes=file.size_bytes)
             for file in known.values()
@@ -114,9 +121,12 @@ class PlanningActivities(DatabaseActivities):
         )
         files = [known[file.lfn] for file in chosen if file.lfn in known]
         if not files:
-            raise UserError(f"{request.input_dataset} has no files that could be processed; check it in DBS")
+            raise UserError(
+                f"{request.input_dataset} has no files that could be processed; check it in DBS, and check the "
+                "block lists, the run lists and the lumi mask"
+            )
         if order.next.need is Need.PILOT:
-            files = [file for file in files if file.locations == files[0].locations][: order.next.files]
+            files = await asyncio.to_thread(pilot_files, files, request, order.next.files)
         return tuple(files)
 
     @activity.defn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from wms2.models.base import Lumi
 from wms2.models.block import NewBlock
+from wms2.models.lumis import LumiRange, joined
 from wms2.models.output import ProducedFile
 from wms2.models.plan import InputFile
 
@@ -56,7 +58,6 @@ class _FileLumi(BaseModel):
     logical_file_name: str
     run_num: int
     lumi_section_num: int
-    event_count: int | None = None
 
 
 _BLOCKS = TypeAdapter(list[_Block])
@@ -84,10 +85,18 @@ class Dbs:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def dataset_files(self, dataset: str) -> list[InputFile]:
-        """The valid files, by name, each located where its block was made; none for an unknown dataset."""
+    async def dataset_files(
+        self, dataset: str, takes_block: Callable[[str], bool] = lambda _: True
+    ) -> list[InputFile]:
+        """The valid files, by name, each located where its block was made; none for an unknown dataset.
+
+        Files of blocks that are not taken are left out.
+        """
         listed = await self._get("files", dataset=dataset, detail="1", validFileOnly="1")
-        files = sorted(_FILES.validate_python(listed), key=lambda file: file.logical_file_name)
+        files = sorted(
+            (file for file in _FILES.validate_python(listed) if takes_block(file.block_name)),
+            key=lambda file: file.logical_file_name,
+        )
         # Asked after the files: the block of each of them is then known.
         blocks = _BLOCKS.validate_python(await self._get("blocks", dataset=dataset, detail="1"))
         sites = {block.block_name: block.origin_site_name for block in blocks}
@@ -98,19 +107,23 @@ class Dbs:
                 size_bytes=file.file_size,
                 events=file.event_count,
                 locations=(sites[file.block_name],),
-                lumis=tuple(sorted(lumis[file.logical_file_name], key=lambda lumi: (lumi.run, lumi.lumi))),
+                lumis=lumis.get(file.logical_file_name, ()),
+                block=file.block_name,
             )
             for file in files
         ]
 
-    async def _lumis(self, blocks: list[str]) -> dict[str, list[Lumi]]:
-        answers = await asyncio.gather(*(self._get("filelumis", block_name=block) for block in blocks))
-        lumis: dict[str, list[Lumi]] = defaultdict(list)
-        for answer in answers:
-            for row in _LUMIS.validate_python(answer):
-                lumi = Lumi(run=row.run_num, lumi=row.lumi_section_num, events=row.event_count)
-                lumis[row.logical_file_name].append(lumi)
-        return lumis
+    async def _lumis(self, blocks: list[str]) -> dict[str, tuple[LumiRange, ...]]:
+        """The lumi sections of each file that has any."""
+        found = await asyncio.gather(*(self._lumis_of_block(block) for block in blocks))
+        return {lfn: lumis for of_block in found for lfn, lumis in of_block.items()}
+
+    async def _lumis_of_block(self, block: str) -> dict[str, tuple[LumiRange, ...]]:
+        """Rows become ranges at once: those of all blocks together would need gigabytes."""
+        single: dict[str, list[LumiRange]] = defaultdict(list)
+        for row in _LUMIS.validate_python(await self._get("filelumis", block_name=block)):
+            single[row.logical_file_name].append((row.run_num, row.lumi_section_num, row.lumi_section_num))
+        return {lfn: joined(lumis) for lfn, lumis in single.items()}
 
     async def insert_block(self, block: NewBlock) -> None:
         """Register a block with all its files. One that is registered already is left as it is."""

@@ -52,7 +52,7 @@ def plan(
 ) -> None:
     """Plan a round of a request into a folder, without any server.
 
-    Each entry of --inputs is {lfn, size_bytes, events, locations, lumis: [{run, lumi, events}]}.
+    Each entry of --inputs is {lfn, size_bytes, events, locations, lumis: [[run, first, last]], block}.
 
     Example: wms2 request plan examples/simulation.yaml --out /tmp/round && wms2 dag run /tmp/round
     """

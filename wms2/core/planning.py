@@ -1,13 +1,15 @@
 """From a frozen snapshot to the plan of a round: the same snapshot always gives the same plan."""
 
 import math
+from collections.abc import Iterator, Sequence
 
+from wms2.core.collector import collector_paused
 from wms2.core.splitting import split
-from wms2.core.splitting.location import unplaced
-from wms2.core.work_units import group_jobs
+from wms2.core.splitting.intake import LeftOut
+from wms2.core.work_units import group_jobs, oversized
 from wms2.errors import UserError
 from wms2.models.base import LARGEST_EVENT
-from wms2.models.plan import RoundPlan, Snapshot
+from wms2.models.plan import RoundPlan, Snapshot, WorkUnit
 from wms2.models.request import Request
 from wms2.patterns import LFN_LENGTH
 
@@ -23,12 +25,13 @@ def plan_round(snapshot: Snapshot) -> RoundPlan:
     _check_sites(snapshot)
     _check_event_numbers(snapshot)
     _check_names(snapshot)
-    units = group_jobs(split(snapshot), snapshot)
-    problems = tuple(_problems(snapshot))
-    if not units:
-        reason = "; ".join(problems) or "the input has no files"
+    work = split(snapshot)
+    if not work.jobs:
+        reason = "; ".join(map(str, work.left_out)) or "the input has no files"
         raise UserError(f"{snapshot.request.request_name} has nothing to run: {reason}")
-    return RoundPlan(snapshot, units, problems)
+    with collector_paused():
+        units = group_jobs(work.jobs, snapshot)
+    return RoundPlan(snapshot, units, tuple(_problems(snapshot, work.left_out, units)))
 
 
 def events_to_generate(wanted: int, filter_efficiency: float) -> int:
@@ -69,11 +72,20 @@ def _check_names(snapshot: Snapshot) -> None:
                 )
 
 
-def _problems(snapshot: Snapshot) -> list[str]:
-    problems = []
-    if missing := unplaced(snapshot):
-        examples = ", ".join(file.lfn for file in missing[:3])
-        problems.append(f"{len(missing)} files are at no allowed site (for example {examples})")
-    if empty := [file for file in snapshot.inputs if file.events == 0]:
-        problems.append(f"{len(empty)} files have no events (for example {empty[0].lfn})")
-    return problems
+def _problems(snapshot: Snapshot, left_out: Sequence[LeftOut], units: Sequence[WorkUnit]) -> Iterator[str]:
+    yield from map(str, left_out)
+    if empty := sorted(file.lfn for file in snapshot.inputs if file.events == 0):
+        yield f"{len(empty)} files have no events (for example {empty[0]})"
+    if large := oversized(units, snapshot):
+        yield (
+            f"{len(large)} work units are larger than the merge target or have more than "
+            f"{snapshot.limits.jobs_per_work_unit} jobs, because their jobs share files (for example {large[0].name} "
+            f"with {len(large[0].jobs)} jobs); {_advice(snapshot.request)}"
+        )
+
+
+def _advice(request: Request) -> str:
+    """How to get smaller families of jobs that share files."""
+    if request.splitting_algo.keeps_lumis_whole:
+        return "halt_at_file_boundaries makes them smaller"
+    return "more events_per_job make them smaller"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wms2.models.base import Model
+from wms2.models.lumis import ranges_by_run
 from wms2.models.plan import PilotPlan, Snapshot, WorkUnit
 from wms2.models.request import Output, Request
 
@@ -90,6 +91,7 @@ def manifest_of(unit: WorkUnit, snapshot: Snapshot) -> Manifest:
                     )
                     for part in job.files
                 ),
+                lumis=None if job.lumis is None else ranges_by_run(job.lumis),
             )
             for name, job in unit.nodes()
         },

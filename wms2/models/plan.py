@@ -5,23 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass as checked_dataclass
 
-from wms2.models.base import Count, EventNumber, Lumi, Model, PositiveCount
+from wms2.models.base import Count, EventNumber, Model, PositiveCount
+from wms2.models.lumis import LumiRange, LumiRanges
 from wms2.models.request import Request
-from wms2.patterns import Lfn, SiteName
+from wms2.patterns import BlockName, Lfn, SiteName
 
 
-class InputFile(Model):
+# No Model: a snapshot holds 100,000 of them, and this takes a tenth of the memory.
+@checked_dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
+class InputFile:
     """A file of the input dataset, where it lies and what is in it."""
 
     lfn: Lfn
     size_bytes: Count
     events: Count
     locations: tuple[SiteName, ...]
-    lumis: tuple[Lumi, ...] = ()
+    lumis: LumiRanges = ()
+    block: BlockName | None = None
 
 
 class Sizing(Model):
@@ -90,9 +95,12 @@ class Snapshot(Model):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class FileSlice:
-    """A file, or a range of positions in it (inclusive, from 1), that one job reads."""
+# Tuples, because a round has a hundred thousand of them, and they are made three times as fast.
+class FileSlice(NamedTuple):
+    """A file, or a range of positions in it (inclusive, from 1), that one job reads.
+
+    Events is how many the job reads: with lumi sections chosen, the share that they are expected to hold.
+    """
 
     lfn: str
     size_bytes: int
@@ -101,8 +109,7 @@ class FileSlice:
     last_event: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """What one processing node does. Sites is where its input lies; empty means that any site will do."""
 
     events: int
@@ -112,6 +119,8 @@ class Job:
     last_event: int | None = None
     first_lumi: int | None = None
     last_lumi: int | None = None
+    lumis: tuple[LumiRange, ...] | None = None
+    """What of its files the job reads; None for all of them."""
 
 
 def unit_name(number: int) -> str:

@@ -16,6 +16,11 @@ class SplittingAlgo(StrEnum):
     LUMI_BASED = "LumiBased"
     EVENT_AWARE_LUMI = "EventAwareLumiBased"
 
+    @property
+    def keeps_lumis_whole(self) -> bool:
+        """Whether a lumi section is read by one job, also where it spans files."""
+        return self in (SplittingAlgo.LUMI_BASED, SplittingAlgo.EVENT_AWARE_LUMI)
+
 
 class FileBased(Model):
     files_per_job: PositiveCount = Field(5, description="input files a job")

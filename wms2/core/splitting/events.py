@@ -1,8 +1,9 @@
 """EventBased: a fixed number of events a job, generated or read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from wms2.core.splitting.location import files_by_location
+from wms2.core.splitting.intake import Intake
+from wms2.errors import UserError
 from wms2.models.plan import FileSlice, InputFile, Job, Snapshot
 
 
@@ -32,15 +33,31 @@ def split_by_events(snapshot: Snapshot) -> list[Job]:
     return jobs
 
 
-def split_files_by_events(snapshot: Snapshot) -> list[Job]:
-    """Ranges of positions inside each file; a job never crosses files."""
+def split_files_by_events(intake: Intake, snapshot: Snapshot) -> list[Job]:
+    """Ranges of positions inside each file; a job never crosses files.
+
+    Raises UserError for a file of which only some lumi sections are chosen: nobody knows their positions.
+    """
     per_job = snapshot.events_per_job
     return [
         job
-        for sites, files in files_by_location(snapshot)
-        for file in files
+        for sites, files in intake.groups
+        for file in _chosen(files, intake, snapshot)
         for job in _slices(file, sites, per_job)
     ]
+
+
+def _chosen(files: Sequence[InputFile], intake: Intake, snapshot: Snapshot) -> list[InputFile]:
+    if not intake.selection.by_lumi:
+        return list(files)
+    parts = [(file, intake.selection.part(file.lumis)) for file in files]
+    if cut := [file for file, part in parts if part and part != file.lumis]:
+        raise UserError(
+            f"{snapshot.request.request_name} cannot be split by events: of {len(cut)} files the run lists or the "
+            f"lumi mask choose only some lumi sections (for example {cut[0].lfn}); "
+            "use LumiBased, EventAwareLumiBased or FileBased"
+        )
+    return [file for file, part in parts if part]
 
 
 def _slices(file: InputFile, sites: tuple[str, ...], per_job: int) -> Iterator[Job]:
