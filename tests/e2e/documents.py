@@ -1,0 +1,71 @@
+"""Request files for end-to-end tests: small ones, of both kinds, whose jobs wait or fail where a test says so."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+Fault = dict[str, Any]
+"""See `wms2/local/faults.py`. Job numbers begin anew in each round, and a pilot has job 0 only."""
+
+INPUT_FILES, FILES_PER_JOB, EVENTS_PER_FILE = 15, 5, 10
+PILOT_JOB, SECOND_JOB = "proc_000000", "proc_000001"
+
+
+def simulation(name: str, folder: Path, *faults: Fault, events: int = 100) -> Document:
+    """A pilot of 20 events, then a round of jobs of 40 events, each a work unit of its own."""
+    return _document(
+        name,
+        {"name": "GEN", "type": "demo", "parameters": _parameters(name, folder, faults)},
+        outputs=[{"module": "RAWSIMoutput", "tier": "GEN-SIM", "step": "GEN"}],
+        primary_dataset="MinBias",
+        total_events=events,
+        splitting_algo="EventBased",
+        splitting_params={"events_per_job": 20},
+    )
+
+
+def reprocessing(name: str, folder: Path, *faults: Fault) -> Document:
+    """A pilot of five files in one job, then a round of two such jobs, each a work unit of its own."""
+    return _document(
+        name,
+        {"name": "RECO", "type": "demo", "parameters": _parameters(name, folder, faults)},
+        outputs=[{"module": "RECOoutput", "tier": "RECO", "step": "RECO"}],
+        input_dataset=input_dataset(name),
+        splitting_algo="FileBased",
+        splitting_params={"files_per_job": FILES_PER_JOB},
+    )
+
+
+def input_dataset(name: str) -> str:
+    return f"/MinBias/Run2024A-{_word(name)}Input-v1/RAW"
+
+
+def waits(gate: Path, job: str) -> Fault:
+    """A job that waits until the gate is open, which it is when the file exists."""
+    return {"node": job, "until": str(gate)}
+
+
+def _document(name: str, step: dict[str, Any], **fields: Any) -> Document:
+    return {
+        "request_name": name,
+        "requestor": "tester",
+        "campaign": "Tests",
+        "acquisition_era": "Run2024A",
+        # A dataset of its own: what one request announces must not hide what another one forgot.
+        "processing_string": _word(name),
+        "time_per_event_sec": 0.001,
+        "size_per_event_kb": 1.0,
+        "memory_mb": 500,
+        "merge_target_bytes": 30_000,
+        "payload_config": {"steps": [step]},
+        **fields,
+    }
+
+
+def _parameters(name: str, folder: Path, faults: Sequence[Fault]) -> dict[str, Any]:
+    return {"kb_per_event": 1.0, "fault_dir": str(folder / "faults" / name), "faults": list(faults)}
+
+
+def _word(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
