@@ -1,10 +1,16 @@
 """The worker as a process, without a server."""
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from wms2.cli.worker import in_one_line
+from wms2.errors import UserError
 
 NOWHERE = "127.0.0.1:1"
 
@@ -30,3 +36,18 @@ def test_a_worker_that_knows_no_temporal_says_so_and_ends(tmp_path: Path) -> Non
     )  # fmt: skip
     assert ended.returncode == 2
     assert "wms2 up" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "one_line"), [(UserError("it is away\nby far"), True), (KeyError("a bug"), False)]
+)
+def test_an_error_that_a_sentence_explains_is_logged_without_a_stack_trace(
+    error: Exception, one_line: bool
+) -> None:
+    record = logging.LogRecord(
+        "x", 30, "f", 1, "Completing %s as failed", ("it",), (type(error), error, None)
+    )
+    assert in_one_line(record)
+    assert (record.exc_info is None) is one_line
+    assert ("as failed: it is away" in record.getMessage()) is one_line
+    assert "by far" not in record.getMessage()

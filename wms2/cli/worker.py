@@ -9,9 +9,11 @@ import sys
 from typing import Annotated
 
 import typer
+from sqlalchemy.exc import OperationalError
 
+from wms2.adapters.dbs import DbsUnavailable
 from wms2.config import load_settings
-from wms2.errors import UserError
+from wms2.errors import Unavailable, UserError
 from wms2.temporal.queues import host_queue
 
 app = typer.Typer(help="The process that does the work on a submit host.", no_args_is_help=True)
@@ -64,3 +66,13 @@ def _log_everything() -> None:
         force=True,
     )
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("temporalio.activity").addFilter(in_one_line)
+
+
+def in_one_line(record: logging.LogRecord) -> bool:
+    """Somebody else is away, or a person made a mistake: the sentence says it, and no stack trace tells more."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, (OperationalError, DbsUnavailable, Unavailable, UserError)):
+        record.msg, record.args = f"{record.getMessage()}: {str(error).splitlines()[0]}", ()
+        record.exc_info = None
+    return True

@@ -61,8 +61,13 @@ FOLLOW = Preset(
     schedule_to_start_timeout=timedelta(hours=1),
     start_to_close_timeout=timedelta(hours=12),
     heartbeat_timeout=timedelta(seconds=30),
-    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=2), maximum_interval=timedelta(minutes=1)),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(seconds=2),
+        maximum_interval=timedelta(minutes=1),
+        non_retryable_error_types=FINAL,
+    ),
 )
-"""A follower: it lives for hours, is felt to be dead within half a minute, and starts again from nothing.
+"""A follower: it lives for hours, heartbeats with each look, which a busy schedd makes slow, and starts again from
+nothing.
 
 One that no worker takes up within an hour says that its submit host is lost."""

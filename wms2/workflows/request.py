@@ -12,7 +12,13 @@ from datetime import timedelta
 from functools import partial
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError, TimeoutType, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    TimeoutType,
+    WorkflowAlreadyStartedError,
+)
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.workflow import ParentClosePolicy
 
@@ -455,9 +461,10 @@ def _found_nobody(error: ActivityError) -> bool:
 
 
 def _reason(error: FailureError) -> str:
-    """The sentence behind a failure."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
+    """The sentence behind a failure: that of the error which an activity raised, not of what that one came from."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    raised = next((cause for cause in causes if isinstance(cause, ApplicationError)), None)
     what = error.activity_type if isinstance(error, ActivityError) else type(error).__name__
-    return f"{what} failed: {cause}"
+    return f"{what} failed: {raised.message if raised else causes[-1]}"
