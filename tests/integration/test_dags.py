@@ -13,12 +13,14 @@ from tests.integration.rounds import Gate, Round, small_simulation, unique
 from wms2.config import Settings
 from wms2.dagman.outputs import produced_units
 from wms2.dagman.rescue import newest_rescue
+from wms2.db.dags import dags_of_round
 from wms2.db.ledger import balance
 from wms2.db.session import transaction
 from wms2.local import payload, process
 from wms2.local.demo import merged_paths
 from wms2.local.sites import storage_folder
 from wms2.local.stack import Stack
+from wms2.models.dag import DagStatus
 from wms2.models.plan import InputFile, PilotPlan
 from wms2.models.progress import DagOutcome, RoundProgress
 
@@ -182,6 +184,7 @@ async def test_stop_and_resume_lose_and_repeat_nothing(stack: Settings) -> None:
         dag, lambda progress: progress.units_done == 1 and round_.has_begun("proc_000002", "proc_000003")
     )
     seen = await round_.activities.stop_dag(dag, "the test says so")
+    assert seen is not None
     assert seen.progress.outcome is DagOutcome.STOPPED
     assert newest_rescue(round_.folder / "workflow.dag")
     (output,) = round_.folder.glob("mg_*/merge_output.json")
@@ -194,6 +197,18 @@ async def test_stop_and_resume_lose_and_repeat_nothing(stack: Settings) -> None:
     assert output.read_bytes() == before
     assert all((unit / "removals.json").exists() for unit in round_.folder.glob("mg_*"))
     round_.assert_every_event_once()
+
+
+async def test_a_dag_whose_folder_was_lost_can_still_be_stopped(stack: Settings) -> None:
+    step = {"faults": Gate(stack).before("proc_000000")}
+    round_ = Round(stack, small_simulation(stack, "folderless", step=step, total_events=20))
+    dag = await round_.start()
+    await round_.until(dag, lambda _: round_.has_begun("proc_000000"))
+    round_.folder.rename(round_.folder.with_name("gone"))
+    assert await round_.activities.stop_dag(dag, "the test says so") is None
+    assert await round_.condor.dagmans(dag.cluster, dag.order.dag_id) == []
+    (recorded,) = await round_.activities.record(dags_of_round, round_.request.request_name, 0)
+    assert recorded.status is DagStatus.REMOVED
 
 
 async def test_killing_dagman_outer_and_inner_runs_no_node_twice(stack: Settings) -> None:

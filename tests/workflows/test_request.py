@@ -495,6 +495,18 @@ async def test_outputs_hear_of_units_that_a_dead_follower_credited(life: Life) -
     assert life.world.told == [0, 9, 9]
 
 
+async def test_an_abort_of_a_request_that_is_held_removes_the_dag_that_nobody_could_follow(
+    life: Life,
+) -> None:
+    life.world.broken = {"follow_dag"}
+    await life.begin()
+    await life.until(RequestStatus.HELD)
+    assert "stop_dag" not in life.world.done
+    await life.say(Action.ABORT)
+    assert (await life.end()).status is RequestStatus.ABORTED
+    assert life.world.done.index("stop_dag") < life.world.done.index("close_round")
+
+
 async def test_an_output_workflow_that_lives_already_is_used(life: Life) -> None:
     order = OutputOrder(request=life.name, dataset=DATASET)
     await life.env.client.start_workflow(

@@ -149,8 +149,11 @@ class DagActivities(DatabaseActivities):
         return explain_failures(order.folder, planned, produced, outcome)
 
     @activity.defn
-    async def stop_dag(self, submitted: SubmittedDag, reason: str) -> DagObservation:
-        """Remove a DAG, wait until it has left the queue with its rescue file written, and credit what is done."""
+    async def stop_dag(self, submitted: SubmittedDag, reason: str) -> DagObservation | None:
+        """Remove a DAG, wait until it has left the queue with its rescue file written, and credit what is done.
+
+        None for a DAG whose folder is lost: it is removed, and there is nothing to look at.
+        """
         dag_id = submitted.order.dag_id
         await self.record(dags.record_dag_stop, dag_id, reason)
         await self._condor.remove_dag(submitted.cluster, dag_id, reason)
@@ -162,6 +165,9 @@ class DagActivities(DatabaseActivities):
                 await self._condor.remove_orphans(submitted.cluster, dag_id, reason)
                 orphans_at += ORPHANS_SEC
             await asyncio.sleep(LEFT_THE_QUEUE_SEC)
+        if not (submitted.order.folder / ROUND_FILE).exists():
+            await self.record(dags.record_dag_status, dag_id, DagStatus.REMOVED, NodeCounts())
+            return None
         return await self.observe_dag(submitted)
 
 

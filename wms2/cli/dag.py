@@ -64,7 +64,10 @@ def stop(
     """
     found = submitted(_find(dag))
     seen = asyncio.run(ByHand(load_settings()).activities.stop_dag(found, reason))
-    say(f"Stopped: {seen.progress.units_done} of {seen.progress.units_total} work units are done.")
+    if seen is None:
+        say("Removed; its folder is gone, so nothing can be said of what it did.")
+    else:
+        say(f"Stopped: {seen.progress.units_done} of {seen.progress.units_total} work units are done.")
 
 
 @app.command("list")

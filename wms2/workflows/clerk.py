@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import workflow
 
@@ -17,8 +17,6 @@ with workflow.unsafe.imports_passed_through():
     from wms2.temporal import attributes
     from wms2.temporal.queues import WORKFLOWS
     from wms2.temporal.retries import RECORD, Preset
-
-R = TypeVar("R")
 
 WMS2 = "wms2"
 """The actor of everything that nobody asked for."""
@@ -83,7 +81,7 @@ class Clerk:
         self,
         name: str,
         *words: Any,
-        result: type[R] | None = None,
+        result: Any = None,
         queue: str = WORKFLOWS,
         preset: Preset,
         summary: str,

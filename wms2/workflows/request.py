@@ -315,14 +315,17 @@ class RequestWorkflow(Clerk, Desk):
             return
         await self.enter(RequestStatus.STOPPING, reason, actor)
         seen = await self.call(
-            "stop_dag", round_.dag, reason, result=DagObservation, queue=host_queue(round_.host), preset=HOST,
+            "stop_dag", round_.dag, reason, result=DagObservation | None, queue=host_queue(round_.host), preset=HOST,
             summary=f"Stop round {round_.number}",
         )  # fmt: skip
         round_.dag = None
-        await self.take_note_of(seen)
+        if seen:
+            await self.take_note_of(seen)
 
     async def end(self, status: RequestStatus, words: str, actor: str) -> None:
         """FAILED or ABORTED: nothing more is produced, and no call for the outputs is in flight any more."""
+        # A DAG may still be running: one that could not be followed, or not be stopped.
+        await self.stop_the_dag(words, actor)
         if self.state.open_round:
             await self.close_the_round(words)
         await self.give_back_the_slot()
