@@ -66,6 +66,21 @@ async def test_every_event_of_the_input_is_in_the_output_once(stack: Settings) -
     assert {round_.site_of(unit.name) for unit in round_.planned.work_units} <= set(locations)
 
 
+async def test_exactly_the_chosen_lumi_sections_are_read(stack: Settings) -> None:
+    """Three files of four lumi sections of ten events each; a job reads three, so jobs share files."""
+    entries = payload.make_inputs(
+        stack.home / "storage", 3, 40, locations=["T2_DE_DESY"], lumis_per_file=4,
+        base=f"/store/data/Test/{unique('lumis')}",
+    )  # fmt: skip
+    request = reprocessing(
+        request_name=unique("lumis"), memory_mb=500, splitting_algo="LumiBased",
+        splitting_params={"lumis_per_job": 3}, lumi_mask={"1": [[2, 5], [9, 9]]},
+    )  # fmt: skip
+    round_ = Round(stack, request, inputs=tuple(InputFile(**entry) for entry in entries))
+    assert (await round_.run()).outcome is DagOutcome.COMPLETED
+    assert round_.events() == dict.fromkeys([*range(11, 51), *range(81, 91)], 1)
+
+
 async def test_a_node_that_fails_once_is_retried_and_the_round_completes(stack: Settings) -> None:
     step = {"faults": [{"node": "proc_000001", "exit_code": 8028, "times": 1}]}
     round_ = Round(stack, small_simulation(stack, "failsonce", step=step, total_events=40))

@@ -1,3 +1,4 @@
+import dataclasses
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from wms2.core.splitting import split
 from wms2.core.work_units import group_jobs
 from wms2.errors import UserError
 from wms2.models.base import LARGEST_EVENT
-from wms2.models.plan import Job
+from wms2.models.plan import Job, PilotPlan
 
 
 def test_the_example_of_event_and_lumi_numbers() -> None:
@@ -159,3 +160,23 @@ def test_site_lists_of_the_request_choose_among_the_known_sites() -> None:
 def test_a_filter_makes_the_round_generate_more() -> None:
     assert events_to_generate(100, 0.3) == 334
     assert events_to_generate(100, 1.0) == 100
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "params"),
+    [
+        ("FileBased", {"files_per_job": 1}),
+        ("EventBased", {"events_per_job": 10}),
+        ("LumiBased", {"lumis_per_job": 1}),
+        ("EventAwareLumiBased", {"events_per_job": 10}),
+    ],
+)
+def test_a_pilot_reads_all_its_files_in_one_job(algorithm: str, params: dict[str, int]) -> None:
+    inputs = tuple(
+        dataclasses.replace(input_file(number, 100, SITES[:1]), lumis=((1, number + 1, number + 1),))
+        for number in range(5)
+    )
+    request = reprocessing(splitting_algo=algorithm, splitting_params=params)
+    (job,) = split(snapshot(request, inputs=inputs, pilot=PilotPlan(first_events=1))).jobs
+    assert [part.lfn for part in job.files] == [file.lfn for file in inputs]
+    assert {(part.first_event, part.events) for part in job.files} == {(None, 100)}

@@ -37,7 +37,7 @@ DATABASE_SILENT = "PostgreSQL does not answer; `wms2 up` starts what is dead of 
 TEMPORAL_SILENT = "Temporal does not answer; `wms2 up` starts what is dead of the stack; waiting for it"
 NO_WORKER = "no worker answers; `wms2 up --worker` or `wms2 worker run` starts one; waiting for it"
 WORKFLOW_FAILS = "its workflow fails in the worker, which tries again; `wms2 logs worker` tells why"
-NO_WORKFLOW = "it has no workflow; if it was never started, submit its file again"
+NO_WORKFLOW = "it has no workflow yet; a worker starts it within ten minutes"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wms2.core.collector import collector_paused
 from wms2.core.splitting.events import split_by_events, split_files_by_events
-from wms2.core.splitting.files import split_by_files
+from wms2.core.splitting.files import split_by_files, whole_files
 from wms2.core.splitting.intake import Intake, LeftOut, take_in
 from wms2.core.splitting.lumis import split_by_events_in_lumis, split_by_lumis
 from wms2.models.plan import Job, Snapshot
@@ -34,4 +34,7 @@ def split(snapshot: Snapshot) -> Split:
             return Split(split_by_events(snapshot))
         algorithm = snapshot.request.splitting_algo
         intake = take_in(snapshot, whole_lumis=algorithm.keeps_lumis_whole)
+        if snapshot.pilot:
+            # One job measures, and reads all that the pilot was given.
+            return Split(whole_files(intake, max(1, len(snapshot.inputs))), intake.left_out)
         return Split(_SPLITTERS[algorithm](intake, snapshot), intake.left_out)

@@ -15,7 +15,10 @@ def split_by_files(intake: Intake, snapshot: Snapshot) -> list[Job]:
     Where runs or lumi sections are chosen, jobs are told which ones to read, and files without any are no
     part of a job.
     """
-    per_job = snapshot.request.files_per_job
+    return whole_files(intake, snapshot.request.files_per_job)
+
+
+def whole_files(intake: Intake, per_job: int) -> list[Job]:
     return [
         _job(sites, chosen[start : start + per_job], by_lumi=intake.selection.by_lumi)
         for sites, files in intake.groups
