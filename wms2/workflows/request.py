@@ -262,14 +262,13 @@ class RequestWorkflow(Clerk, Desk):
     async def announce_the_outputs(self) -> None:
         """Without a slot: the output workflows finish, each in its own time."""
         await self.enter(RequestStatus.ACTIVE, "waiting for the outputs to be announced")
-        while set(self.state.announced) < set(self.state.datasets):
+        while not self.all_are_announced():
             await self.tell_the_outputs("finish")
-            known = len(self.state.announced)
-            await self.wait(
-                lambda known=known: len(self.state.announced) > known,  # type: ignore[misc]
-                ASK_AGAIN,
-                "until the outputs are asked again",
-            )
+            # The last answer may have come while they were told.
+            await self.wait(self.all_are_announced, ASK_AGAIN, "until the outputs are asked again")
+
+    def all_are_announced(self) -> bool:
+        return set(self.state.announced) >= set(self.state.datasets)
 
     # What people ask ------------------------------------------------------------------------------------
 
