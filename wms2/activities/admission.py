@@ -8,11 +8,11 @@ from typing import Literal
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.core.admission import AdmissionState
 from wms2.models.messages import HostReport, SlotRequest
-from wms2.temporal.ids import ADMISSION, request_id
+from wms2.temporal.ids import ADMISSION
+from wms2.temporal.launch import request_lives
 from wms2.temporal.queues import WORKFLOWS
 
 CALLS_AT_ONCE = 20
@@ -57,16 +57,7 @@ class AdmissionActivities:
 
         async def closed(name: str) -> bool:
             async with calls:
-                return await self._is_closed(name)
+                return not await request_lives(self._client, name)
 
         verdicts = await asyncio.gather(*(closed(name) for name in names))
         return [name for name, gone in zip(names, verdicts, strict=True) if gone]
-
-    async def _is_closed(self, name: str) -> bool:
-        try:
-            found = await self._client.get_workflow_handle(request_id(name)).describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return True
-            raise
-        return found.close_time is not None

@@ -9,14 +9,13 @@ from sqlalchemy import Engine
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.activities.database import DatabaseActivities
 from wms2.db.requests import unended_requests
 from wms2.models.reconciliation import Reconciled
 from wms2.models.request import RequestRecord, RequestStatus
 from wms2.temporal.ids import request_id
-from wms2.temporal.launch import start_request
+from wms2.temporal.launch import request_lives, start_request
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +36,7 @@ class ReconciliationActivities(DatabaseActivities):
         started, lost = [], []
         for record in await self.record(unended_requests, datetime.now(UTC) - SUBMITTING):
             name = record.request.request_name
-            # The list may be behind; only the server's own answer tells for sure.
-            if request_id(name) in living or await self._lives(name):
+            if request_id(name) in living or await request_lives(self._client, name):
                 continue
             if record.status_sequence == 0 and await self._start(record):
                 started.append(name)
@@ -46,15 +44,6 @@ class ReconciliationActivities(DatabaseActivities):
                 lost.append(name)
                 log.error("ALERT [lost_workflow] %s: is %s, and its workflow is gone", name, record.status)
         return Reconciled(living=len(living), started=tuple(started), lost=tuple(lost))
-
-    async def _lives(self, name: str) -> bool:
-        try:
-            found = await self._client.get_workflow_handle(request_id(name)).describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise
-        return found.close_time is None
 
     async def _start(self, record: RequestRecord) -> bool:
         try:

@@ -1,9 +1,10 @@
-"""Starting a request's workflow."""
+"""Starting a request's workflow, and finding out whether it lives."""
 
 from __future__ import annotations
 
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.models.request import Request, RequestStatus
 from wms2.models.request_state import RequestState
@@ -36,6 +37,17 @@ async def start_request(client: Client, request: Request, *, hold: bool = False)
             ]
         ),
     )
+
+
+async def request_lives(client: Client, request_name: str) -> bool:
+    """Whether the request has a workflow that has not ended. The server's own answer, not a list that may be behind."""
+    try:
+        found = await client.get_workflow_handle(request_id(request_name)).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return found.close_time is None
 
 
 def first_state(request: Request, *, hold: bool) -> RequestState:
