@@ -18,7 +18,7 @@ DATASET = re.compile(
 )
 OUTPUT_DATASET = re.compile(
     r"/[A-Za-z0-9][A-Za-z0-9_.-]{0,149}"
-    r"/[A-Za-z][A-Za-z0-9_]{0,79}-[A-Za-z0-9_]{1,100}-v[1-9][0-9]{0,5}/[A-Z0-9][A-Z0-9-]{0,49}"
+    r"/[A-Za-z][A-Za-z0-9_]{0,79}(?:-[A-Za-z0-9_]{1,100}){1,3}-v[1-9][0-9]{0,5}/[A-Z0-9][A-Z0-9-]{0,49}"
 )
 BLOCK = re.compile(DATASET.pattern + r"#[A-Za-z0-9][A-Za-z0-9-]{0,99}")
 PRIMARY_DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,149}")
@@ -35,9 +35,17 @@ ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 DISTINGUISHED_NAME = re.compile(
     r"(?:/[A-Za-z0-9.]+=[^/\"\\$`\x00-\x1f\x7f]+(?:/[^/=\"\\$`\x00-\x1f\x7f]+)*)+"
 )
+RSE_EXPRESSION = re.compile(r"[A-Za-z0-9(*][A-Za-z0-9_=<>|&\\()*.-]{0,199}")
+RSE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,199}")
+HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}")
 GPU_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
+MAIL_ADDRESS = re.compile(
+    r"[A-Za-z0-9_+](?:[A-Za-z0-9_.+=-]{0,62}[A-Za-z0-9_+=-])?"
+    r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*"
+)
 
 LFN_LENGTH = 500
+MAIL_ADDRESS_LENGTH = 250
 
 
 def _matching(pattern: re.Pattern[str], expected: str, longest: int = 1000) -> AfterValidator:
@@ -75,4 +83,11 @@ AttributeName = Annotated[str, _matching(ATTRIBUTE_NAME, "a ClassAd attribute na
 DistinguishedName = Annotated[
     str, _matching(DISTINGUISHED_NAME, "a certificate's subject such as /DC=ch/DC=cern/CN=Name", 500)
 ]
+RseExpression = Annotated[
+    str, _matching(RSE_EXPRESSION, "an expression of Rucio such as T1_US_FNAL_Tape or tier=1&country=US")
+]
+HostName = Annotated[str, _matching(HOST_NAME, "the name of a host such as submit-1.example.org")]
 GpuVersion = Annotated[str, _matching(GPU_VERSION, "a version such as 11.2")]
+MailAddress = Annotated[
+    str, _matching(MAIL_ADDRESS, "a mail address such as operators@example.org", MAIL_ADDRESS_LENGTH)
+]

@@ -1,4 +1,4 @@
-"""Who gets a slot, and on which submit host: strict priority, then age, within a limit and what hosts can carry.
+"""Who gets a slot, and on which submit host: strict priority, then age, within what may be lent and hosts can carry.
 
 The state is never changed in place: every function takes one and returns the next.
 """
@@ -8,11 +8,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from wms2.models.messages import HostReport, Slot, SlotRequest
+from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
+from wms2.models.plan import CONCURRENT_WORK_UNITS
 
 SHOWN_IN_LINE = 10
+REMEMBERED_ACTIONS = 50
+MOST_IDLE_JOBS = 100
+"""What a DAGMan may keep idle at most, however large the budget: a work unit seldom has more jobs, and what is not
+shared out is there when the limit is raised."""
 
 T = TypeVar("T")
 
@@ -43,20 +48,39 @@ class AdmissionState(BaseModel):
     version: int = 1
     limit: int = 300
     """How many slots may be lent at a time."""
-    concurrent_work_units: int = 10
-    """What a DAG runs at a time: a DAGMan process each, beside its own."""
+    idle_budget: int = 1_000_000
+    """How many idle jobs all slots may have together: what the negotiator of the pool can look at."""
+    draining: bool = False
+    """Nothing more is lent; what is lent runs to its end."""
+    concurrent_work_units: int = CONCURRENT_WORK_UNITS
     hosts: dict[str, int] = {}
     """How many DAGMan processes each submit host may run."""
+    hosts_at: datetime | None = None
+    """When the hosts were so."""
     waiting: dict[str, Waiter] = {}
     leases: dict[str, Lease] = {}
     next_turn: int = 0
     look_at: datetime | None = None
     """When requests that are gone are looked for next."""
+    handled_actions: tuple[str, ...] = ()
+    """Ids of the latest actions: a repeated one has no second effect."""
 
     @property
     def slot_cost(self) -> int:
         """The DAGMan processes of one slot."""
         return 1 + self.concurrent_work_units
+
+    @property
+    def idle_share(self) -> int:
+        """How many jobs each DAGMan of the next slot may keep idle. Zero where the budget is too small."""
+        fair = self.idle_budget // (max(self.limit, 1) * self.concurrent_work_units)
+        return min(fair, MOST_IDLE_JOBS)
+
+    @property
+    def idle_lent(self) -> int:
+        """How many idle jobs the slots may have that are lent."""
+        shares = (lease.slot.idle_jobs or 0 for lease in self.leases.values())
+        return sum(shares) * self.concurrent_work_units
 
 
 def ask(state: AdmissionState, asked: SlotRequest) -> AdmissionState:
@@ -93,13 +117,39 @@ def forget(state: AdmissionState, gone: list[str]) -> AdmissionState:
     )
 
 
-def host_ready(state: AdmissionState, report: HostReport) -> AdmissionState:
-    return state.model_copy(update={"hosts": {**state.hosts, report.host: report.dagmans}})
+def know_hosts(state: AdmissionState, listed: HostList) -> AdmissionState:
+    """Lend on these hosts and on no others. Slots that are lent elsewhere stay so until they are given back."""
+    if state.hosts_at is not None and listed.at < state.hosts_at:
+        return state
+    return state.model_copy(update={"hosts": dict(listed.dagmans), "hosts_at": listed.at})
 
 
-def set_limit(state: AdmissionState, limit: int) -> AdmissionState:
-    """Zero lends nothing more. Slots above a lowered limit stay lent until they are given back."""
-    return state.model_copy(update={"limit": max(limit, 0)})
+def change(state: AdmissionState, asked: AdmissionOrder) -> AdmissionState:
+    """Do what a person asks. Slots above a lowered limit or budget stay lent until they are given back."""
+    if asked.action_id in state.handled_actions:
+        return state
+    draining = {"set": state.draining, "drain": True, "resume": False}[asked.action]
+    handled = (*state.handled_actions, asked.action_id)[-REMEMBERED_ACTIONS:]
+    return state.model_copy(update={**asked.given, "draining": draining, "handled_actions": handled})
+
+
+def mistakes(state: AdmissionState, asked: AdmissionOrder) -> list[str]:
+    """Why it cannot be done, a sentence each."""
+    if asked.action_id in state.handled_actions:
+        return []
+    try:
+        asked.audited()
+    except ValidationError as error:
+        return [f"the record cannot hold it: {error.errors()[0]['msg']}"]
+    if (asked.action == "set") != bool(asked.given):
+        return ["give a limit or an idle budget to set, and nothing with any other action"]
+    after = change(state, asked)
+    if after.draining == state.draining and asked.action != "set":
+        return ["it drains already" if state.draining else "it does not drain"]
+    if after.idle_share < 1:
+        least = after.limit * after.concurrent_work_units
+        return [f"{after.limit} slots need an idle budget of {least} jobs at least, one for each work unit"]
+    return []
 
 
 def in_line(state: AdmissionState) -> list[SlotRequest]:
@@ -117,18 +167,28 @@ def free_dagmans(state: AdmissionState) -> dict[str, int]:
     return free
 
 
+def open_slots(state: AdmissionState) -> int:
+    """How many slots could be lent now, had the hosts room for them."""
+    share = state.idle_share
+    if state.draining or share < 1:
+        return 0
+    idle_left = state.idle_budget - state.idle_lent
+    return max(0, min(state.limit - len(state.leases), idle_left // (share * state.concurrent_work_units)))
+
+
 def due(state: AdmissionState) -> list[Slot]:
     """The slots to lend now, in order. Who finds no room on a host is passed over and keeps the place."""
-    free = free_dagmans(state)
-    open_slots = state.limit - len(state.leases)
+    free, most, share = free_dagmans(state), open_slots(state), state.idle_share
     slots: list[Slot] = []
     for asked in in_line(state):
-        if len(slots) >= open_slots:
+        if len(slots) >= most:
             break
         host = _choose_host(free, state.slot_cost, asked.host)
         if host is not None:
             free[host] -= state.slot_cost
-            slots.append(Slot(request=asked.request, round=asked.round, host=host, said=asked.said))
+            slots.append(
+                Slot(request=asked.request, round=asked.round, host=host, said=asked.said, idle_jobs=share)
+            )
     return slots
 
 
@@ -161,14 +221,16 @@ def unreachable(state: AdmissionState, slot: Slot) -> AdmissionState:
 
 def as_markdown(state: AdmissionState) -> str:
     """The state in words, for whoever looks at the workflow."""
+    drained = "; it drains, and lends nothing more" if state.draining else ""
     lines = [
-        f"**{len(state.leases)}** of {state.limit} slots lent, **{len(state.waiting)}** requests wait",
+        f"**{len(state.leases)}** of {state.limit} slots lent, **{len(state.waiting)}** requests wait{drained}",
         "",
+        f"- {state.idle_lent} of {state.idle_budget} idle jobs shared out",
     ]
     free = free_dagmans(state)
     lines += [f"- {host}: {free[host]} of {state.hosts[host]} DAGMans free" for host in sorted(free)]
     if not free:
-        lines.append("No submit host has reported: start a worker on one.")
+        lines.append("- No submit host can be used: `wms2 host list` says why.")
     if first := in_line(state)[:SHOWN_IN_LINE]:
         lines += [
             "",

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from wms2.core.sizing import predicted
 from wms2.models.ledger import CrossCheck, EventRange, PlannedFile, PlannedRound, PlannedUnit, ProducedUnit
 from wms2.models.merge_output import MergeOutput, ProcessedNode
 from wms2.models.plan import RoundPlan, WorkUnit
 from wms2.models.workflow import RoundKind
 
+PROBLEMS_KEPT = 20
 
-def planned_round(plan: RoundPlan, nodes: int, submit_host: str | None = None) -> PlannedRound:
+
+def planned_round(plan: RoundPlan, digest: str, nodes: int, submit_host: str | None = None) -> PlannedRound:
     """The entries of a round, recorded before anything of it is submitted."""
     snapshot = plan.snapshot
     whole = {
         file.lfn: PlannedFile(lfn=file.lfn, events=file.events, size_bytes=file.size_bytes)
-        for file in snapshot.inputs
+        for file in (*snapshot.inputs, *snapshot.attempted)
     }
     return PlannedRound(
         request_name=snapshot.request.request_name,
         number=snapshot.round,
         kind=RoundKind.PILOT if snapshot.pilot else RoundKind.PRODUCTION,
-        snapshot_digest=snapshot.digest(),
+        snapshot_digest=digest,
         nodes=nodes,
         submit_host=submit_host,
+        predicted=predicted(plan),
+        problems=plan.problems[:PROBLEMS_KEPT],
         work_units=tuple(_planned_unit(unit, whole) for unit in plan.work_units),
     )
 
@@ -42,14 +47,14 @@ def produced_unit(output: MergeOutput) -> ProducedUnit:
     return ProducedUnit(
         number=output.work_unit,
         site=output.site,
-        processed_events=sum(_processed_events(node) for node in output.nodes.values()),
+        processed_events=sum(processed_events(node) for node in output.nodes.values()),
         produced_events=output.events_written,
         output_digest=output.digest(),
         files=output.files,
     )
 
 
-def _processed_events(node: ProcessedNode) -> int:
+def processed_events(node: ProcessedNode) -> int:
     """A pilot may stop before its last planned event; a file may hold other numbers than its catalogue says."""
     if node.pilot and node.first_event is not None and node.last_event is not None:
         return node.last_event - node.first_event + 1
@@ -67,6 +72,16 @@ def discrepancies(check: CrossCheck) -> tuple[str, ...]:
             check.files_processed,
             check.files_of_produced_units,
             "input files processed, {} in produced work units",
+        ),
+        (
+            check.events_dropped,
+            check.events_dropped_by_hand,
+            "events dropped, {} in the audit trail",
+        ),
+        (
+            check.files_dropped,
+            check.files_dropped_by_hand,
+            "input files dropped, {} in the audit trail",
         ),
         (check.units_unlike_their_files, 0, "work units unlike their output files, {} expected"),
     ]

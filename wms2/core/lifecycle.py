@@ -1,11 +1,9 @@
-"""A request's life: which action fits which status, and how long a status may last.
+"""A request's life: which action fits which status.
 
 The table is the rule; everything that lets people act asks it.
 """
 
 from __future__ import annotations
-
-from datetime import timedelta
 
 from wms2.models.actions import Action
 from wms2.models.request import RequestStatus
@@ -18,6 +16,7 @@ STOPPING, RESUBMITTING = RequestStatus.STOPPING, RequestStatus.RESUBMITTING
 
 _BEFORE_A_DAG = {SUBMITTED, QUEUED, PLANNING, RESUBMITTING}
 _WITH_A_DAG = {PILOT_RUNNING, ACTIVE}
+_NOT_FINAL = frozenset(status for status in RequestStatus if not status.is_final)
 
 FITS: dict[Action, frozenset[RequestStatus]] = {
     Action.RELEASE: frozenset({NEW, HELD}),
@@ -25,21 +24,13 @@ FITS: dict[Action, frozenset[RequestStatus]] = {
     Action.HOLD: frozenset(_BEFORE_A_DAG | _WITH_A_DAG),
     Action.FAIL: frozenset({HELD}),
     Action.ABORT: frozenset({NEW, HELD} | _BEFORE_A_DAG | _WITH_A_DAG),
+    Action.RESTART: frozenset({HELD} | _BEFORE_A_DAG | _WITH_A_DAG),
+    Action.DROP: frozenset({HELD}),
+    Action.SIZE: _NOT_FINAL,
+    Action.PRIORITY: _NOT_FINAL,
+    Action.JUDGE: _NOT_FINAL,
+    Action.HOST_LOST: frozenset({HELD, QUEUED, RESUBMITTING} | _WITH_A_DAG),
 }
-
-TIME_LIMITS: dict[RequestStatus, timedelta] = {
-    NEW: timedelta(days=30),
-    SUBMITTED: timedelta(hours=1),
-    QUEUED: timedelta(days=7),
-    PILOT_RUNNING: timedelta(days=1),
-    PLANNING: timedelta(hours=1),
-    ACTIVE: timedelta(days=30),
-    PARTIAL: timedelta(hours=1),
-    HELD: timedelta(days=7),
-    STOPPING: timedelta(hours=1),
-    RESUBMITTING: timedelta(minutes=10),
-}
-"""After this long in a status somebody is told; nothing that waits does so in silence."""
 
 
 def objection(action: Action, status: RequestStatus) -> str | None:

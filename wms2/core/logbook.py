@@ -15,7 +15,7 @@ LINE_LENGTH = 200
 
 TO_DO = {
     RequestStatus.NEW: (Action.RELEASE, Action.ABORT),
-    RequestStatus.HELD: (Action.RELEASE, Action.FAIL, Action.ABORT),
+    RequestStatus.HELD: (Action.RELEASE, Action.DROP, Action.RESTART, Action.FAIL, Action.ABORT),
 }
 """Where a person has the next word, and what it can be."""
 
@@ -32,6 +32,9 @@ def details(state: RequestState, progress: RoundProgress | None) -> str:
     lines = [latest, "", state.summary, "", *(f"- {fact}" for fact in _facts(state, progress))]
     if words := TO_DO.get(state.status):
         lines += ["", f"It waits for a person: `wms2 request {'|'.join(words)} {state.request_name}`"]
+    if state.failures and state.status is RequestStatus.HELD:
+        lines += ["", f"What failed, and more of it with `wms2 request errors {state.request_name}`:", ""]
+        lines += state.failures.splitlines()
     if earlier := state.logbook[:-1]:
         lines += ["", "Before that:", "", *(f"- {line}" for line in reversed(earlier))]
     return "\n".join(lines)
@@ -39,12 +42,18 @@ def details(state: RequestState, progress: RoundProgress | None) -> str:
 
 def _facts(state: RequestState, progress: RoundProgress | None) -> list[str]:
     facts = []
+    if state.prefetch:
+        facts.append(f"input: {state.input_progress or 'not looked at yet'}")
     if round_ := state.open_round:
         kind = "the pilot" if round_.pilot else f"round {round_.number}"
         facts.append(f"{kind} on {round_.host}: {round_.units} work units, attempt {max(round_.attempt, 1)}")
         if progress:
             facts.append(f"work units {progress.units_done} of {progress.units_total} done")
             facts.append(f"events {progress.events_done} of {progress.events_total}")
+    if state.ranked_by_hand:
+        facts.append(f"priority {state.priority}, set by a person")
+    if state.superseded_by:
+        facts.append(f"replaced by `{state.superseded_by}`")
     if state.outputs_started:
         facts.append(f"outputs announced: {len(state.announced)} of {len(state.datasets)}")
     return facts

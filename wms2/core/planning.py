@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from wms2.core.collector import collector_paused
-from wms2.core.splitting import split
+from wms2.core.splitting import Split, split
 from wms2.core.splitting.intake import LeftOut
 from wms2.core.work_units import group_jobs, oversized
 from wms2.errors import UserError
 from wms2.models.base import LARGEST_EVENT
-from wms2.models.plan import RoundPlan, Snapshot, WorkUnit
+from wms2.models.plan import PileUp, RoundPlan, Snapshot, WorkUnit
 from wms2.models.request import Request
 from wms2.patterns import LFN_LENGTH
 
@@ -25,13 +25,47 @@ def plan_round(snapshot: Snapshot) -> RoundPlan:
     _check_sites(snapshot)
     _check_event_numbers(snapshot)
     _check_names(snapshot)
-    work = split(snapshot)
+    taken, work = _work(snapshot)
     if not work.jobs:
         reason = "; ".join(map(str, work.left_out)) or "the input has no files"
         raise UserError(f"{snapshot.request.request_name} has nothing to run: {reason}")
     with collector_paused():
-        units = group_jobs(work.jobs, snapshot)
-    return RoundPlan(snapshot, units, tuple(_problems(snapshot, work.left_out, units)))
+        grouped = group_jobs(work.jobs, taken)
+        units = _one_round(grouped, taken)
+    later = _left(snapshot, units, grouped[len(units) :])
+    return RoundPlan(snapshot, units, tuple(_problems(taken, work.left_out, units)), later)
+
+
+def _work(snapshot: Snapshot) -> tuple[Snapshot, Split]:
+    """Jobs over the fresh files, or, when none can be made of them, over those that were tried before."""
+    work = split(snapshot)
+    if work.jobs or not snapshot.attempted:
+        return snapshot, work
+    again = snapshot.model_copy(update={"inputs": snapshot.attempted, "attempted": ()})
+    second = split(again)
+    return again, Split(second.jobs, (*work.left_out, *second.left_out))
+
+
+def _one_round(units: Sequence[WorkUnit], snapshot: Snapshot) -> tuple[WorkUnit, ...]:
+    """The first units, as many as a round takes. A file is in one unit only, so none is cut in two."""
+    nodes = files = 0
+    for count, unit in enumerate(units):
+        nodes += unit.node_count
+        enough = snapshot.files is not None and files >= snapshot.files
+        if count and (enough or nodes > snapshot.limits.nodes_per_round):
+            return tuple(units[:count])
+        files += _files(unit)
+    return tuple(units)
+
+
+def _left(snapshot: Snapshot, units: Sequence[WorkUnit], waiting: Sequence[WorkUnit]) -> int:
+    if snapshot.request.is_simulation:
+        return snapshot.events - sum(unit.events for unit in units)
+    return sum(map(_files, waiting))
+
+
+def _files(unit: WorkUnit) -> int:
+    return len({part.lfn for job in unit.jobs for part in job.files})
 
 
 def events_to_generate(wanted: int, filter_efficiency: float) -> int:
@@ -39,10 +73,28 @@ def events_to_generate(wanted: int, filter_efficiency: float) -> int:
     return math.ceil(wanted / filter_efficiency)
 
 
-def allowed_sites(request: Request, known: list[str]) -> tuple[str, ...]:
-    """The known sites that the request's lists allow, in a fixed order."""
+def allowed_sites(request: Request, known: list[str], pileups: Sequence[PileUp] = ()) -> tuple[str, ...]:
+    """The known sites that the request's lists allow and that have all of the pile-up, in a fixed order.
+
+    Raises UserError when the pile-up leaves none of them.
+    """
     wanted = set(request.site_whitelist) if request.site_whitelist else set(known)
-    return tuple(sorted((wanted & set(known)) - set(request.site_blacklist)))
+    allowed = (wanted & set(known)) - set(request.site_blacklist)
+    for pileup in () if request.trust_pu_sitelists else pileups:
+        left = allowed.intersection(pileup.sites)
+        if allowed and not left:
+            raise UserError(_no_site_for(request, pileup, allowed))
+        allowed = left
+    return tuple(sorted(allowed))
+
+
+def _no_site_for(request: Request, pileup: PileUp, allowed: set[str]) -> str:
+    where = f"is at {', '.join(pileup.sites)}" if pileup.sites else "is nowhere as a whole"
+    return (
+        f"{request.request_name} may run nowhere: its pile-up {pileup.dataset} {where}, and the sites that could run "
+        f"it otherwise are {', '.join(sorted(allowed))}; place it there, change the site lists, or set "
+        "trust_pu_sitelists"
+    )
 
 
 def _check_sites(snapshot: Snapshot) -> None:
@@ -74,6 +126,13 @@ def _check_names(snapshot: Snapshot) -> None:
 
 def _problems(snapshot: Snapshot, left_out: Sequence[LeftOut], units: Sequence[WorkUnit]) -> Iterator[str]:
     yield from map(str, left_out)
+    listed = {pileup.dataset for pileup in snapshot.pileups}
+    for dataset in snapshot.request.pileup_datasets:
+        if dataset not in listed:
+            yield (
+                f"where the pile-up {dataset} is, and its files, is not known here: jobs can mix it in only when the "
+                "round is planned by a worker, which asks Rucio and DBS"
+            )
     if empty := sorted(file.lfn for file in snapshot.inputs if file.events == 0):
         yield f"{len(empty)} files have no events (for example {empty[0]})"
     if large := oversized(units, snapshot):

@@ -1,22 +1,25 @@
 """Grouping jobs into work units whose merged output has the size people want."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
+from wms2.core.sizing import merged_bytes
 from wms2.models.plan import Job, Snapshot, WorkUnit
 
 
 def group_jobs(jobs: Sequence[Job], snapshot: Snapshot) -> tuple[WorkUnit, ...]:
-    """Work units of jobs in their order, closed when the expected output reaches the merge target.
+    """Work units of jobs in the order of their runs, closed when the expected output reaches the merge target.
 
     Jobs of one unit share their possible sites, because one site runs them all. Jobs that read parts of one
-    file are in one unit, however many they are: a file is processed as a whole or not at all.
+    file are in one unit, however many they are: a file is processed as a whole or not at all. Beyond that a unit
+    has one run where that leaves no small ones, because merged files of one run are cheap to read.
     """
     units: list[WorkUnit] = []
+    runs = {file.lfn: file.lumis[0][0] for file in snapshot.inputs if file.lumis}
     number, first_job = snapshot.first_work_unit, 0
     for sites, sharing in groupby(jobs, key=attrgetter("sites")):
-        for members in _closed_at_target(list(sharing), snapshot):
+        for members in _closed_at_target(_by_run(_families(list(sharing)), runs), snapshot):
             units.append(WorkUnit(number, sites or snapshot.sites, tuple(members), first_job))
             number += 1
             first_job += len(members)
@@ -30,22 +33,38 @@ def oversized(units: Sequence[WorkUnit], snapshot: Snapshot) -> list[WorkUnit]:
     ]
 
 
-def _closed_at_target(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[list[Job]]:
+def _by_run(families: Sequence[list[Job]], runs: Mapping[str, int]) -> list[tuple[int, list[Job]]]:
+    """Each family with its lowest run, in the order of the runs; 0 where none is known."""
+    with_run = [(min(_run(job, runs) for job in family), family) for family in families]
+    return sorted(with_run, key=itemgetter(0))
+
+
+def _run(job: Job, runs: Mapping[str, int]) -> int:
+    if job.lumis:
+        return job.lumis[0][0]
+    return min((runs.get(part.lfn, 0) for part in job.files), default=0)
+
+
+def _closed_at_target(families: Iterable[tuple[int, list[Job]]], snapshot: Snapshot) -> Iterator[list[Job]]:
     current: list[Job] = []
-    events = 0
-    for family in _families(jobs):
+    events, last_run = 0, 0
+    for run, family in families:
         more = sum(job.events for job in family)
-        if current and _is_too_much(len(current) + len(family), events + more, snapshot):
+        full = _is_too_much(len(current) + len(family), events + more, snapshot)
+        # A new run begins a new unit once the old one is at least half full: a smaller one is not worth it.
+        half_full = run != last_run and _is_too_much(2 * len(current), 2 * events, snapshot)
+        if current and (full or half_full):
             yield current
             current, events = [], 0
         current.extend(family)
         events += more
+        last_run = run
     if current:
         yield current
 
 
 def _is_too_much(jobs: int, events: int, snapshot: Snapshot) -> bool:
-    expected_bytes = events * snapshot.sizing.size_per_event_kb * 1000
+    expected_bytes = merged_bytes(snapshot.sizing, events)
     return jobs > snapshot.limits.jobs_per_work_unit or expected_bytes > snapshot.request.merge_target_bytes
 
 

@@ -35,9 +35,9 @@ class NewBlock(Model):
     provenance: Provenance
 
 
-def block_name(request_name: str, dataset: str, work_unit: int) -> str:
-    """The same for the same work unit, so that registering it again is recognised."""
-    return f"{dataset}#{uuid5(_BLOCKS, f'{request_name} {dataset} {work_unit}')}"
+def block_name(request_name: str, dataset: str, number: int) -> str:
+    """The same for the same block of a request's dataset, so that registering it again is recognised."""
+    return f"{dataset}#{uuid5(_BLOCKS, f'{request_name} {dataset} {number}')}"
 
 
 def provenance(request: Request, dataset: str) -> Provenance:

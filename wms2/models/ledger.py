@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from wms2.models.base import Count, Digest, EventNumber, Model, PositiveCount
 from wms2.models.output import ProducedFile
+from wms2.models.sizing import PredictedRound
 from wms2.models.workflow import RoundKind
 from wms2.patterns import Lfn, RequestName, SiteName
 
@@ -78,6 +79,9 @@ class PlannedRound(Model):
     snapshot_digest: Digest
     nodes: PositiveCount
     submit_host: str | None = None
+    predicted: PredictedRound | None = None
+    problems: tuple[str, ...] = ()
+    """What could not be planned, in words."""
     work_units: tuple[PlannedUnit, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -113,6 +117,8 @@ class Balance(Model):
     events_processed: Count
     events_produced: Count
     events_abandoned: Count
+    events_dropped: Count = 0
+    """Of what was asked for: a person decided to do without them."""
     units: dict[WorkUnitStatus, Count]
     files: dict[InputFileState, Count]
 
@@ -133,5 +139,10 @@ class CrossCheck(Model):
     files_without_end: Count
     files_processed: Count
     files_of_produced_units: Count
+    events_dropped: Count = 0
+    events_dropped_by_hand: Count = 0
+    """As the audit trail tells it."""
+    files_dropped: Count = 0
+    files_dropped_by_hand: Count = 0
     units_unlike_their_files: Count
     """Produced work units whose output files hold another number of events than they were credited with."""

@@ -16,9 +16,13 @@ class Need(StrEnum):
 
 
 class NextRound(Model):
-    """What comes next, and for a simulation how many events it generates."""
+    """What comes next, and with which priority."""
 
     need: Need
     events: Count = 0
+    """Simulation: how many events to generate; as many of them as fit into a round."""
     files: Count = 0
+    """Input: how many files a pilot takes."""
+    priority: int | None = None
+    """None where nothing is to be run."""
     reason: str = ""

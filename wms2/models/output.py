@@ -9,9 +9,11 @@ from wms2.patterns import BlockName, Lfn, OutputDatasetName, RequestName, SiteNa
 
 
 class OutputStatus(StrEnum):
+    """How far the dataset is: as far as the block that is furthest behind."""
+
     PENDING = "pending"
-    DBS_REGISTERED = "dbs_registered"
     SOURCE_PROTECTED = "source_protected"
+    DBS_REGISTERED = "dbs_registered"
     TRANSFERS_REQUESTED = "transfers_requested"
     TRANSFERRING = "transferring"
     TRANSFERRED = "transferred"
@@ -21,18 +23,31 @@ class OutputStatus(StrEnum):
     FAILED = "failed"
 
 
+class OutputStanding(StrEnum):
+    """Whether people should use it."""
+
+    ACTIVE = "active"
+    SUPERSEDED = "superseded"
+    """A later version of its request has replaced it."""
+    INVALIDATED = "invalidated"
+
+
 class OutputBlockStatus(StrEnum):
     OPEN = "open"
+    """It takes files."""
     CLOSED = "closed"
+    """It takes no more, ever."""
     ARCHIVED = "archived"
+    """In DBS, and where it should be: nothing is left to do for it."""
     INVALIDATED = "invalidated"
 
 
 class OutputFileStatus(StrEnum):
-    """Pending until its block in DBS holds it."""
-
     PENDING = "pending"
+    PROTECTED = "protected"
+    """Known to Rucio, in its block, under the rule that holds it at its site."""
     REGISTERED = "registered"
+    """Its block is in DBS."""
     INVALIDATED = "invalidated"
 
 
@@ -45,7 +60,9 @@ class OutputDataset(Model):
     status: OutputStatus
     transfer_destinations: tuple[str, ...]
     announced_at: datetime | None
-    invalidated: bool
+    standing: OutputStanding
+    cleanup_at: datetime | None
+    """When a dataset that was replaced is taken back."""
     invalidated_at: datetime | None
     invalidation_reason: str | None
     created_at: datetime
@@ -58,14 +75,16 @@ class OutputBlock(Model):
     id: UUID
     dataset_name: OutputDatasetName
     block_name: BlockName
+    number: Count
     source_site: SiteName
+    source_rse: str | None
     status: OutputBlockStatus
     files: Count
     events: Count
     size_bytes: Count
+    lumis: Count
     dbs_registered_at: datetime | None
     source_rule_id: str | None
-    source_protected: bool
     transfer_rule_ids: tuple[str, ...]
     transfers_complete_at: datetime | None
     last_transfer_check: datetime | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pydantic import BaseModel, ConfigDict
 
 from wms2.models.messages import OutputOrder
@@ -18,15 +20,31 @@ class OutputState(BaseModel):
     request: str
     dataset: str
     version: int = 1
+    urgent: bool = False
     news: bool = True
-    """There may be files to register. True at the start: what was credited before tells nobody."""
+    """There may be files to protect. True at the start: what was credited before tells nobody."""
     finishing: bool = False
     frozen: bool = False
+    protected: int = 0
+    """Files that this workflow protected, and below registered."""
     registered: int = 0
-    """Files that this workflow registered."""
+    close_at: datetime | None = None
+    """When the oldest open block is closed although it is not full."""
+    waiting: int = 0
+    """Blocks that are not yet where they should be."""
+    look_at: datetime | None = None
+    """When to look again where they are."""
+    trouble: str = ""
+    """What Rucio says of a transfer that does not get on."""
+    failures: int = 0
+    """How often in a row it was tried in vain."""
     problem: str = ""
     """Why the latest try failed; empty when it did not."""
+    retry: bool = False
+    """A person wants it tried now."""
 
     @property
     def order(self) -> OutputOrder:
-        return OutputOrder(request=self.request, dataset=self.dataset)
+        return OutputOrder(
+            request=self.request, dataset=self.dataset, urgent=self.urgent, finishing=self.finishing
+        )

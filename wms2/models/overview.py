@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from wms2.models.base import Count, Model
+from wms2.models.chain import ChainLinks
 from wms2.models.dag import DAG
+from wms2.models.failure import ExcludedFile
+from wms2.models.input_rule import InputProgress
+from wms2.models.invalidation import WrittenManifest
 from wms2.models.ledger import Balance, InputFileState, WorkUnitStatus
 from wms2.models.output import OutputStatus
 from wms2.models.request import RequestRecord
-from wms2.models.workflow import Round, RoundStatus
+from wms2.models.sizing import Comparison, SizingOverride
+from wms2.models.workflow import PilotMetrics, Round, RoundStatus
 
 
 class OutputSummary(Model):
@@ -24,12 +31,36 @@ class OutputSummary(Model):
     announced_at: datetime | None
 
 
+class SizedByHand(Model):
+    """What an operator decided for the rounds to come, and who did, when and why."""
+
+    override: SizingOverride
+    actor: str
+    at: datetime
+    reason: str
+
+
 class RequestOverview(Model):
     record: RequestRecord
+    sized_by_hand: SizedByHand | None = None
+    pilot: PilotMetrics | None = None
+    accuracy: tuple[Comparison, ...] = ()
+    """Of each round that was measured: what was predicted of it, and what was found."""
     rounds: tuple[Round, ...]
     dags: tuple[DAG, ...]
     outputs: tuple[OutputSummary, ...]
     ledger: Balance
+    left_out: tuple[ExcludedFile, ...] = ()
+    """The first input files that are excluded or dropped; the ledger counts all."""
+    invalidation: WrittenManifest | None = None
+    """The list of what a failed request registered."""
+    input: InputProgress | None = None
+    """How much of its input is where it asked for it; None where it did not ask, or was not looked at."""
+    avoided_sites: dict[str, str] = Field(default_factory=dict)
+    """The sites that must not run it now, each with the reason."""
+    links: ChainLinks = ChainLinks()
+    imported_from: str | None = None
+    """The request of ReqMgr2 that it, or an earlier version of it, came from."""
 
     @property
     def open_round(self) -> Round | None:
@@ -54,5 +85,5 @@ class RequestOverview(Model):
     def events(self) -> tuple[int, int]:
         """Events written of those requested, or read of those planned."""
         if (requested := self.record.request.total_events) is not None:
-            return self.ledger.events_produced, requested
+            return self.ledger.events_produced, requested - self.ledger.events_dropped
         return self.ledger.events_processed, self.ledger.events_planned - self.ledger.events_abandoned

@@ -1,6 +1,7 @@
 """What the jobs run. WMS2 hands it to the sandbox as it is and looks at the steps' names and types only."""
 
 import json
+import re
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,6 +11,8 @@ from wms2.patterns import Word
 
 PAYLOAD_BYTES = 1_000_000
 MOST_STEPS = 100
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""As JSON writes it; after an uneven number of backslashes it is none."""
 
 
 class StepType(StrEnum):
@@ -44,9 +47,11 @@ class PayloadConfig(_Open):
 
 def _checked(value: Any) -> dict[str, JsonValue]:
     payload = PayloadConfig.model_validate(value).model_dump(mode="json", exclude_unset=True)
-    size = len(json.dumps(payload))
-    if size > PAYLOAD_BYTES:
-        raise ValueError(f"expected at most {PAYLOAD_BYTES} bytes of JSON and not {size}")
+    text = json.dumps(payload)
+    if len(text) > PAYLOAD_BYTES:
+        raise ValueError(f"expected at most {PAYLOAD_BYTES} bytes of JSON and not {len(text)}")
+    if NUL.search(text):
+        raise ValueError("expected text without the character NUL, which no database keeps")
     return payload
 
 

@@ -19,6 +19,18 @@ class DagOutcome(StrEnum):
     """It left the queue without a word: no metrics file of its own."""
 
 
+class Sighting(StrEnum):
+    """What somebody saw who looked for a DAG on its submit host."""
+
+    QUEUED = "queued"
+    GONE = "gone"
+    """The schedd answers, and the DAG is not in its queue."""
+    NO_SCHEDD = "no_schedd"
+    """The schedd does not answer."""
+    NO_WORKER = "no_worker"
+    """Nobody on the host took the question up."""
+
+
 class NodeFailure(Model):
     """Why a node of a work unit gave up, as its POST script recorded it."""
 

@@ -6,10 +6,11 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from wms2.models.base import (
     Count,
+    EventNumber,
     Flag,
     Fraction,
     LumiNumber,
@@ -20,6 +21,8 @@ from wms2.models.base import (
 )
 from wms2.models.job_attributes import JobAttributeName, JobAttributeValue
 from wms2.models.payload import PayloadDocument
+from wms2.models.pileup import pileup_of
+from wms2.models.policy import FailureHandler, FailureRule, OnUnclassified
 from wms2.models.request_rules import refuse_contradictions
 from wms2.models.splitting import PARAMS, FileBased, SplittingAlgo, SplittingParams
 from wms2.patterns import (
@@ -31,10 +34,12 @@ from wms2.patterns import (
     GlobalTag,
     GpuVersion,
     LfnBase,
+    MailAddress,
     OutputDatasetName,
     PrimaryDataset,
     ProcessingString,
     RequestName,
+    RseExpression,
     Run,
     ScramArch,
     SiteName,
@@ -68,6 +73,7 @@ class CleanupPolicy(StrEnum):
 
     KEEP_UNTIL_REPLACED = "keep_until_replaced"
     IMMEDIATE_CLEANUP = "immediate_cleanup"
+    GRACE_PERIOD = "grace_period"
 
 
 class Completion(StrEnum):
@@ -84,12 +90,30 @@ class Output(Model):
     tier: Tier = Field(description="the data tier, such as GEN-SIM")
     step: Word = Field(description="the payload step that holds the module")
     dataset: OutputDatasetName = Field(description="the dataset's name /Primary/Era-Processing-v1/TIER")
+    destinations: tuple[RseExpression, ...] = Field(
+        (),
+        max_length=10,
+        description="where it shall be, in Rucio's expressions; empty follows the subscriptions",
+    )
+    retention_days: Annotated[int, Field(strict=True, ge=1, le=36_500)] | None = Field(
+        None, description="for how long it is kept there; empty for good"
+    )
 
 
 class GpuParams(Model):
     gpu_memory_mb: PositiveCount = Field(description="GPU memory in MB")
     cuda_runtime: GpuVersion = Field(description="version of the CUDA runtime, such as 11.2")
     cuda_capabilities: tuple[GpuVersion, ...] = Field(min_length=1, description="versions such as 7.5")
+
+
+Priority = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+
+
+class ProductionStep(Model):
+    """A part of the sample that goes first. What follows the last one runs with the request's own priority."""
+
+    fraction: Fraction = Field(description="the part of the sample that is to be there, such as 0.1")
+    priority: Priority = Field(description="its priority, above the request's own")
 
 
 def _in_order(lumis: tuple[int, int]) -> tuple[int, int]:
@@ -103,6 +127,14 @@ LumiMask = dict[Run, tuple[LumiSpan, ...]]
 Sites = tuple[SiteName, ...]
 Runs = tuple[RunNumber, ...]
 Blocks = tuple[BlockName, ...]
+
+
+def _nobody(value: Any) -> Any:
+    return () if value == "none" else value
+
+
+Notify = Annotated[tuple[MailAddress, ...] | None, BeforeValidator(_nobody)]
+"""Empty for nobody; None for the addresses that the contacts file has for the requestor."""
 
 
 class Request(Model):
@@ -121,15 +153,20 @@ class Request(Model):
     )
 
     input_dataset: Dataset | None = Field(None, description="the dataset to read; none for a simulation")
-    secondary_input_dataset: Dataset | None = Field(None, description="pile-up or parent dataset")
+    secondary_input_dataset: Dataset | None = Field(None, description="pile-up that all steps may read")
     primary_dataset: PrimaryDataset | None = Field(None, description="simulation: the primary dataset's name")
     total_events: PositiveCount | None = Field(None, description="simulation: how many events")
+    first_event: EventNumber = Field(1, description="simulation: the number of its first event")
+    first_lumi: LumiNumber = Field(1, description="simulation: the number of its first lumi section")
     filter_efficiency: Fraction = Field(1.0, description="the part of the events that pass the filters")
     run_whitelist: Runs = Field((), description="runs to process; empty for all")
     run_blacklist: Runs = Field((), description="runs to leave out")
     lumi_mask: LumiMask = Field({}, description="lumi sections to process, a list of [first, last] per run")
     block_whitelist: Blocks = Field((), description="blocks to process; empty for all")
     block_blacklist: Blocks = Field((), description="blocks to leave out")
+    prefetch: RseExpression | None = Field(
+        None, description="where the input shall be before the first job, in Rucio's expressions"
+    )
 
     outputs: tuple[Output, ...] = Field(min_length=1, max_length=50, description="the datasets it makes")
     merged_lfn_base: LfnBase = Field(
@@ -145,6 +182,9 @@ class Request(Model):
     )
     cleanup_policy: CleanupPolicy = Field(
         CleanupPolicy.KEEP_UNTIL_REPLACED, description="what a restart does to older outputs"
+    )
+    cleanup_grace_days: Annotated[int, Field(strict=True, ge=1, le=3650)] = Field(
+        30, description="how long grace_period keeps outputs that were replaced"
     )
 
     splitting_algo: SplittingAlgo = Field(description="how the work is cut into jobs")
@@ -170,9 +210,13 @@ class Request(Model):
     site_whitelist: Sites = Field((), description="sites that may run it; empty for all")
     site_blacklist: Sites = Field((), description="sites that must not run it")
     trust_sitelists: Flag = Field(False, description="run at the listed sites wherever the input is")
+    trust_pu_sitelists: Flag = Field(False, description="run at the listed sites wherever the pile-up is")
 
-    priority: Annotated[int, Field(strict=True, ge=0, le=10**9)] = Field(
-        100_000, description="a higher number goes first"
+    priority: Priority = Field(100_000, description="a higher number goes first")
+    production_steps: tuple[ProductionStep, ...] = Field(
+        (),
+        max_length=20,
+        description="parts of the sample that go first: the fraction of it, and its priority",
     )
     urgent: Flag = Field(False, description="no pilot: the given estimates are used")
     completion: Completion = Field(Completion.PRODUCED, description="when a simulation is done")
@@ -181,6 +225,18 @@ class Request(Model):
     )
     error_max_rescue_attempts: Annotated[int, Field(strict=True, ge=0, le=100)] = Field(
         3, description="rescues of a round before the request is held"
+    )
+    failure_rules: tuple[FailureRule, ...] = Field(
+        (), max_length=200, description="what failures mean, where it is not as usual"
+    )
+    failure_handlers: tuple[FailureHandler, ...] = Field(
+        (), max_length=50, description="what to do about some exit codes before a node is tried again"
+    )
+    on_unclassified: OnUnclassified = Field(
+        OnUnclassified.RETRY, description="retry what no rule knows, or wait for a verdict"
+    )
+    notify: Notify = Field(
+        None, max_length=20, description="mail addresses to tell of it instead of its requestor's, or none"
     )
     previous_version_request: RequestName | None = Field(None, description="the request this one replaces")
 
@@ -199,6 +255,21 @@ class Request(Model):
     @property
     def is_simulation(self) -> bool:
         return self.input_dataset is None
+
+    @property
+    def pileup_datasets(self) -> tuple[str, ...]:
+        """All that the steps mix in, sorted."""
+        named = {name for _, _, name in pileup_of(self.payload_config)}
+        return tuple(
+            sorted(named | ({self.secondary_input_dataset} if self.secondary_input_dataset else set()))
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the ReqMgr2 document it came from asks for and WMS2 leaves to others, a sentence each."""
+        origin = self.payload_config.get("reqmgr2")
+        notes = origin.get("notes") if isinstance(origin, dict) else None
+        return tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
 
     @property
     def output_datasets(self) -> tuple[str, ...]:
@@ -272,3 +343,11 @@ class RequestSummary(Model):
     status_reason: str
     created_at: datetime
     updated_at: datetime
+
+
+class StatusCount(Model):
+    """The requests of one status."""
+
+    requests: Count
+    oldest_since: datetime
+    """When the record of the one that was changed longest ago was changed."""

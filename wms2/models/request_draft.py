@@ -9,9 +9,13 @@ from pydantic import BaseModel, ValidationError
 
 from wms2.models.mistakes import MOST_MISTAKES, Mistake, RequestFileError, mistakes_of
 from wms2.models.payload import PayloadConfig, PayloadMerge, PayloadStep
-from wms2.models.request import GpuParams, Output, Request
+from wms2.models.policy import FailureHandler, FailureRule, HandlerRule
+from wms2.models.request import GpuParams, Output, ProductionStep, Request
 from wms2.models.request_rules import contradictions
 from wms2.models.splitting import PARAMS
+
+LONGEST_ORIGIN = 200
+"""Origins are known for fields of the models, whose paths are shorter; an author may write any name."""
 
 
 @dataclass(slots=True)
@@ -30,15 +34,16 @@ class Draft:
         except ValidationError as error:
             mistakes += self._in_the_authors_words(self._mistakes(error))
         if mistakes:
-            raise RequestFileError(_each_field_once(mistakes)[:MOST_MISTAKES], source)
+            raise RequestFileError(each_field_once(mistakes)[:MOST_MISTAKES], source)
         return request
 
     def _mistakes(self, error: ValidationError) -> list[Mistake]:
         mistakes = mistakes_of(error, self._fields_beside)
-        if all(details["type"] == "contradiction" for details in error.errors(include_url=False)):
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        if all(details["type"] == "contradiction" for details in found):
             return mistakes
         # The model looks for contradictions only once each field is sound; a person wants to hear all at once.
-        wrong = [details["loc"] for details in error.errors(include_url=False)]
+        wrong = [details["loc"] for details in found]
         return mistakes + contradictions(_sound(self.fields, wrong), self.fields.keys())
 
     def _fields_beside(self, location: Sequence[str | int]) -> Mapping[str, str]:
@@ -51,10 +56,11 @@ class Draft:
         return _MODELS.get(place, Request)
 
     def _in_the_authors_words(self, mistakes: Sequence[Mistake]) -> list[Mistake]:
-        return [Mistake(self._as_written(mistake.field), mistake.problem) for mistake in mistakes]
+        return [Mistake(self.as_written(mistake.field), mistake.problem) for mistake in mistakes]
 
-    def _as_written(self, path: str) -> str:
-        for end in range(len(path), 0, -1):
+    def as_written(self, path: str) -> str:
+        """The path of a field as its author knows it."""
+        for end in range(min(len(path), LONGEST_ORIGIN), 0, -1):
             at_boundary = end == len(path) or path[end] in ".["
             if at_boundary and (origin := self.origins.get(path[:end])) is not None:
                 return origin + path[end:]
@@ -64,6 +70,10 @@ class Draft:
 _MODELS: Mapping[tuple[str, ...], type[BaseModel]] = {
     ("outputs",): Output,
     ("gpu_params",): GpuParams,
+    ("production_steps",): ProductionStep,
+    ("failure_rules",): FailureRule,
+    ("failure_handlers",): FailureHandler,
+    ("failure_handlers", "rules"): HandlerRule,
     ("payload_config",): PayloadConfig,
     ("payload_config", "steps"): PayloadStep,
     ("payload_config", "merge"): PayloadMerge,
@@ -96,7 +106,7 @@ def _sound(fields: Mapping[str, Any], wrong: Sequence[tuple[str | int, ...]]) ->
     return sound
 
 
-def _each_field_once(mistakes: Sequence[Mistake]) -> list[Mistake]:
+def each_field_once(mistakes: Sequence[Mistake]) -> list[Mistake]:
     """Several fields may come from one that the author wrote; the first complaint about it is enough."""
     first: dict[str, Mistake] = {}
     for mistake in mistakes:

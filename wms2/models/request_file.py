@@ -1,5 +1,6 @@
 """Request files: written by people in snake_case, or exported by ReqMgr2 in CamelCase; YAML or JSON."""
 
+import getpass
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from wms2.models.document import parse_document, read_text
 from wms2.models.mistakes import Mistake, RequestFileError
 from wms2.models.reqmgr2 import draft_from_reqmgr2
+from wms2.models.reqmgr2_envelope import unwrapped
 from wms2.models.request import Request
 from wms2.models.request_draft import Draft
 from wms2.models.request_outputs import complete_outputs
@@ -17,24 +19,48 @@ _SPLITTING_NAMES = {name for params in PARAMS.values() for name in params.model_
 _INHERITED = ("cmssw_version", "global_tag")
 
 
-def validate_request_file(path: Path) -> Request:
+def validate_request_file(path: Path, *, unnamed_outputs: bool = False) -> Request:
     """The request that a file holds, or a RequestFileError with all of its mistakes."""
-    return read_request(read_text(path), str(path))
+    return read_request(read_text(path), str(path), unnamed_outputs=unnamed_outputs)
 
 
-def read_request(text: str, source: str = "the request") -> Request:
-    """The request that a text holds, or a RequestFileError with all of its mistakes."""
-    draft = _draft(parse_document(text, source), source)
-    _hand_down_release(draft.fields)
+def read_request(
+    text: str, source: str = "the request", *, unnamed_outputs: bool = False, asked_by: str | None = None
+) -> Request:
+    """The request that a text holds, or a RequestFileError with all of its mistakes.
+
+    To look at a ReqMgr2 document that does not list its outputs yet, `unnamed_outputs` gives them stand-ins; such a
+    request is not for submitting. `asked_by` is the requestor of one that names none.
+    """
+    document = read_document(text, source)
+    if is_of_reqmgr2(document):
+        draft = draft_from_reqmgr2(document, source, asked_by or submitter(), unnamed_outputs=unnamed_outputs)
+    else:
+        draft = _draft_from_native(document)
+    hand_down_release(draft)
     return draft.request(source)
 
 
-def _draft(document: dict[str, Any], source: str) -> Draft:
+def read_document(text: str, source: str) -> dict[str, Any]:
+    """What a text says, without what ReqMgr2 wraps around it; it is of ReqMgr2 or of WMS2, never a mixture."""
+    document = unwrapped(parse_document(text, source), source)
     camel = [name for name in document if name[:1].isupper()]
     snake = [name for name in document if name in Request.model_fields]
     if camel and snake:
         raise RequestFileError([_mixture(camel, snake)], source)
-    return draft_from_reqmgr2(document, source) if camel else _draft_from_native(document)
+    return document
+
+
+def is_of_reqmgr2(document: Mapping[str, Any]) -> bool:
+    return any(name[:1].isupper() for name in document)
+
+
+def submitter() -> str | None:
+    """Who runs this program, where the system knows it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def _mixture(camel: list[str], snake: list[str]) -> Mistake:
@@ -58,19 +84,22 @@ def _draft_from_native(document: Mapping[str, Any]) -> Draft:
     return draft
 
 
-def _hand_down_release(fields: dict[str, Any]) -> None:
+def hand_down_release(draft: Draft) -> None:
     """A cmsRun step that names no release, architecture or conditions gets the request's."""
-    payload = fields.get("payload_config")
+    fields, payload = draft.fields, draft.fields.get("payload_config")
     if not isinstance(payload, dict) or not isinstance(payload.get("steps"), list):
         return
     inherited = {name: fields[name] for name in _INHERITED if name in fields}
     if isinstance(archs := fields.get("scram_arch"), list) and archs:
         inherited["scram_arch"] = archs[0]
-    fields["payload_config"] = {**payload, "steps": [_with(inherited, step) for step in payload["steps"]]}
-
-
-def _with(inherited: Mapping[str, Any], step: Any) -> Any:
-    if not isinstance(step, dict) or step.get("type") != "cmsRun":
-        return step
-    parameters = step.get("parameters", {})
-    return {**step, "parameters": {**inherited, **parameters}} if isinstance(parameters, dict) else step
+    steps = list(payload["steps"])
+    for k, step in enumerate(steps):
+        parameters = (
+            step.get("parameters", {}) if isinstance(step, dict) and step.get("type") == "cmsRun" else None
+        )
+        if isinstance(parameters, dict):
+            steps[k] = {**step, "parameters": {**inherited, **parameters}}
+            for name in inherited.keys() - parameters.keys():
+                origin = "scram_arch[0]" if name == "scram_arch" else name
+                draft.origins[f"payload_config.steps[{k}].parameters.{name}"] = draft.as_written(origin)
+    fields["payload_config"] = {**payload, "steps": steps}

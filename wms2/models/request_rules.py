@@ -11,13 +11,28 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from wms2.models.base import LARGEST_EVENT
-from wms2.models.mistakes import Mistake, found, validation_error
+from pydantic import TypeAdapter, ValidationError
+
+from wms2.models.base import LARGEST_EVENT, Count, Flag, PositiveCount
+from wms2.models.mistakes import Mistake, found, mistakes_of, validation_error
+from wms2.models.pileup import pileup_of
+from wms2.models.policy import ties
+from wms2.patterns import CmsswVersion, Dataset, GlobalTag, ScramArch
 
 Found = Iterator[Mistake]
 
 _LISTS = ("site", "run", "block")
 _SELECTIONS = ("run_whitelist", "run_blacklist", "lumi_mask", "block_whitelist", "block_blacklist")
+_STEP_PARAMETERS: Mapping[str, TypeAdapter[Any]] = {
+    "cmssw_version": TypeAdapter(CmsswVersion),
+    "scram_arch": TypeAdapter(ScramArch),
+    "global_tag": TypeAdapter(GlobalTag),
+    "memory_mb": TypeAdapter(PositiveCount),
+    "cores": TypeAdapter(PositiveCount),
+    "event_streams": TypeAdapter(Count),
+    "deterministic_pileup": TypeAdapter(Flag),
+}
+_DATASET: TypeAdapter[str] = TypeAdapter(Dataset)
 _ESTIMATES = ("time_per_event_sec", "size_per_event_kb", "memory_mb")
 
 
@@ -84,12 +99,21 @@ def _the_primary_dataset_has_one_source(input_dataset: str | None, primary_datas
         yield Mistake("primary_dataset", "expected none, because the input dataset has its own")
 
 
-@_rules.over("total_events", "filter_efficiency")
-def _event_numbers_fit_64_bits(total_events: int | None, filter_efficiency: float) -> Found:
-    if total_events is not None and total_events / filter_efficiency > LARGEST_EVENT:
+@_rules.over("total_events", "filter_efficiency", "first_event")
+def _event_numbers_fit_64_bits(total_events: int | None, filter_efficiency: float, first_event: int) -> Found:
+    if total_events is not None and first_event - 1 + total_events / filter_efficiency > LARGEST_EVENT:
         yield Mistake(
             "total_events", f"expected event numbers of 64 bits even before the filter, found {total_events}"
         )
+
+
+@_rules.over("input_dataset", "first_event", "first_lumi")
+def _only_what_is_generated_is_numbered(
+    input_dataset: str | None, first_event: int, first_lumi: int
+) -> Found:
+    for name, first in (("first_event", first_event), ("first_lumi", first_lumi)):
+        if input_dataset is not None and first != 1:
+            yield Mistake(name, "expected none, because the events of the input dataset have their numbers")
 
 
 @_rules.over("input_dataset", "splitting_algo")
@@ -107,6 +131,12 @@ def _only_input_can_be_selected(input_dataset: str | None, *selections: Any) -> 
         for name, selection in zip(_SELECTIONS, selections, strict=True):
             if selection:
                 yield Mistake(name, "expected none, because there is no input dataset to select from")
+
+
+@_rules.over("input_dataset", "prefetch")
+def _only_input_can_be_fetched(input_dataset: str | None, prefetch: str | None) -> Found:
+    if input_dataset is None and prefetch is not None:
+        yield Mistake("prefetch", "expected none, because there is no input dataset to fetch")
 
 
 @_rules.over("input_dataset", "completion")
@@ -193,6 +223,24 @@ def _cmsrun_has_a_configuration(payload_config: Mapping[str, Any]) -> Found:
             )
 
 
+@_rules.over("payload_config")
+def _parameters_of_cmsrun_are_sound(payload_config: Mapping[str, Any]) -> Found:
+    """What reaches a release, a command line or an address; a step inherits the rest from the request."""
+    for k, parameters in _cmsrun_steps(payload_config):
+        for name, kind in _STEP_PARAMETERS.items():
+            if name in parameters:
+                yield from _unfit(f"payload_config.steps[{k}].parameters.{name}", kind, parameters[name])
+    for k, name, dataset in pileup_of(payload_config):
+        yield from _unfit(f"payload_config.steps[{k}].parameters.{name}", _DATASET, dataset)
+
+
+def _unfit(field: str, kind: TypeAdapter[Any], value: Any) -> Found:
+    try:
+        kind.validate_python(value)
+    except ValidationError as error:
+        yield from (Mistake(field, mistake.problem) for mistake in mistakes_of(error, lambda _: {})[:1])
+
+
 def _cmsrun_steps(payload_config: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for k, step in enumerate(payload_config["steps"]):
         parameters = step.get("parameters", {})
@@ -224,6 +272,56 @@ def _merged_files_have_their_own_folder(merged_lfn_base: str, unmerged_lfn_base:
             "unmerged_lfn_base",
             f"expected a folder apart from the merged files, found {found(unmerged_lfn_base)}",
         )
+
+
+@_rules.over("production_steps")
+def _production_steps_grow_and_matter_less(steps: list[Mapping[str, Any]]) -> Found:
+    for k, step in enumerate(steps):
+        at, earlier = f"production_steps[{k}]", steps[k - 1] if k else None
+        if step["fraction"] >= 1:
+            yield Mistake(f"{at}.fraction", f"expected a number below 1, found {found(step['fraction'])}")
+        elif earlier and step["fraction"] <= earlier["fraction"]:
+            problem = (
+                f"expected more than the {earlier['fraction']} before it, found {found(step['fraction'])}"
+            )
+            yield Mistake(f"{at}.fraction", problem)
+        if earlier and step["priority"] >= earlier["priority"]:
+            problem = f"expected less than the {earlier['priority']} before it, found {step['priority']}"
+            yield Mistake(f"{at}.priority", problem)
+
+
+@_rules.over("production_steps", "priority")
+def _production_steps_go_first(steps: list[Mapping[str, Any]], priority: int) -> Found:
+    for k, step in enumerate(steps):
+        if step["priority"] <= priority:
+            problem = f"expected more than the request's own priority ({priority}), found {step['priority']}"
+            yield Mistake(f"production_steps[{k}].priority", problem)
+
+
+@_rules.over("failure_rules")
+def _failure_rules_differ(rules: list[Mapping[str, Any]]) -> Found:
+    yield from _repeated("failure_rules", [rule["name"] for rule in rules], ".name")
+    for one, other in ties(rules):
+        yield Mistake("failure_rules", f"expected one rule for each failure, {one} and {other} fit the same")
+
+
+@_rules.over("failure_handlers")
+def _failure_handlers_differ(handlers: list[Mapping[str, Any]]) -> Found:
+    yield from _repeated("failure_handlers", [handler["name"] for handler in handlers], ".name")
+    seen: set[tuple[str, int | None]] = set()
+    for k, handler in enumerate(handlers):
+        for number, rule in enumerate(handler["rules"]):
+            codes = set(rule.get("exit_codes") or (None,))
+            wanted = {(node, code) for node in handler.get("nodes", ("proc",)) for code in codes}
+            if wanted & seen:
+                problem = "expected one rule for each exit code, another one is for the same"
+                yield Mistake(f"failure_handlers[{k}].rules[{number}]", problem)
+            seen |= wanted
+
+
+@_rules.over("notify")
+def _everybody_is_told_once(addresses: list[str] | str | None) -> Found:
+    yield from _repeated("notify", addresses if isinstance(addresses, list) else [])
 
 
 @_rules.over("request_name", "previous_version_request")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from wms2.models.base import Count, Digest, EventNumber, Model, PositiveCount, PositiveNumber
 from wms2.models.request import RequestStatus
+from wms2.models.sizing import MeasuredRound, PredictedRound
 from wms2.models.splitting import SplittingAlgo
 from wms2.patterns import Dataset, RequestName, Word
 
@@ -20,6 +21,7 @@ class StepProfile(Model):
     time_per_event_sec: PositiveNumber
     memory_peak_mb: PositiveCount
     output_size_per_event_kb: float = Field(ge=0)
+    cpu_efficiency: float = Field(ge=0)
     threads_used: PositiveCount
 
 
@@ -99,3 +101,9 @@ class Round(Model):
     submit_host: str | None
     created_at: datetime
     closed_at: datetime | None
+    predicted: PredictedRound | None = None
+    """What it was planned with."""
+    measured: MeasuredRound | None = None
+    """What was found when it was closed."""
+    problems: tuple[str, ...] = ()
+    """What could not be planned, in words."""

@@ -8,7 +8,7 @@ from wms2.models.plan import FileSlice, InputFile, Job, Snapshot
 
 
 def split_by_events(snapshot: Snapshot) -> list[Job]:
-    """Jobs of a simulation: event numbers and lumi numbers that never repeat.
+    """Jobs of a simulation, no more than fit into a round: event numbers and lumi numbers that never repeat.
 
     250 events, 100 a job, 40 a lumi: events 1-100, 101-200, 201-250 and lumis 1-3, 4-6, 7-8.
     """
@@ -16,7 +16,7 @@ def split_by_events(snapshot: Snapshot) -> list[Job]:
     jobs: list[Job] = []
     event, lumi = snapshot.first_event, snapshot.first_lumi
     end = snapshot.first_event + snapshot.events
-    while event < end:
+    while event < end and len(jobs) < snapshot.limits.nodes_per_round:
         events = min(per_job, end - event)
         lumis = -(-events // per_lumi)
         jobs.append(

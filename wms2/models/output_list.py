@@ -1,0 +1,26 @@
+"""An output dataset as people look at it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from wms2.models.base import Count, Model
+from wms2.models.output import OutputStanding, OutputStatus
+
+
+class ListedOutput(Model):
+    request: str
+    dataset: str
+    status: OutputStatus
+    standing: OutputStanding
+    blocks: Count
+    files: Count
+    protected: Count
+    """Files that Rucio holds at their site, or holds elsewhere by now."""
+    registered: Count
+    events: Count
+    size_bytes: Count
+    announced_at: datetime | None
+    cleanup_at: datetime | None
+    invalidated_at: datetime | None
+    invalidation_reason: str | None

@@ -1,0 +1,41 @@
+"""Taking back what was told of an output dataset."""
+
+from __future__ import annotations
+
+from wms2.models.base import Count, Model
+from wms2.patterns import RequestName
+
+
+class UndoOrder(Model):
+    """Take back the datasets of a request, or one of them. `action_id` names the deed in the audit trail."""
+
+    request: RequestName
+    dataset: str | None = None
+    actor: str
+    reason: str
+    action_id: str
+
+
+class Undone(Model):
+    """What was taken back in this run; what was taken back before is not counted again."""
+
+    datasets: Count = 0
+    blocks: Count = 0
+    rules: Count = 0
+    files: Count = 0
+
+
+class RecordedBlock(Model):
+    """What other systems may have been told of a block."""
+
+    name: str
+    in_dbs: bool
+    rules: tuple[str, ...] = ()
+    """Of WMS2's own that still hold."""
+
+
+class RecordedDataset(Model):
+    name: str
+    shared: bool
+    """Other requests have files in it, which stay."""
+    blocks: tuple[RecordedBlock, ...]
