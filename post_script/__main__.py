@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import sys
-import traceback
 
-from post_script import group, merge, node
-from post_script.files import append_line
 from post_script.names import RETRY
 
 ERRORS = "post_errors.log"
 
 
 def main() -> int:
-    verb, *words = sys.argv[1:]
     try:
+        verb, *words = sys.argv[1:]
         return _VERBS[verb](words)
-    except Exception:
-        append_line(ERRORS, f"{' '.join(sys.argv[1:])}\n{traceback.format_exc()}")
+    except Exception as error:
+        _tell(error)
         return RETRY
 
 
+def _tell(error: Exception) -> None:
+    """On the way out nothing may go wrong any more, a full disk included."""
+    import traceback
+
+    from post_script.files import append_line
+
+    try:
+        append_line(ERRORS, f"{' '.join(sys.argv[1:])}\n{traceback.format_exc()}")
+        if sys.argv[1:2] == ["node"]:
+            _record_error(sys.argv[2:], f"{type(error).__name__}: {error}")
+    except Exception:
+        traceback.print_exc()
+
+
 def _node(words: list[str]) -> int:
-    name, returned, job_id, retry, most = words
-    return node.finish_attempt(name, int(returned), _cluster(job_id), int(retry), int(most))
+    from post_script import node
+
+    name, returned, job_id, retry, most, *run = words
+    return node.finish_attempt(name, int(returned), _cluster(job_id), int(retry), int(most), "".join(run[:1]))
+
+
+def _record_error(words: list[str], error: str) -> None:
+    from post_script import node
+
+    name, returned, job_id, retry, most, *run = words
+    cluster = _cluster(job_id)
+    node.record_error(name, int(returned), cluster, int(retry), int(most), "".join(run[:1]), error)
 
 
 def _cluster(job_id: str) -> int:
@@ -33,14 +54,20 @@ def _cluster(job_id: str) -> int:
 
 
 def _judge(words: list[str]) -> int:
+    from post_script import group
+
     return group.judge(words[0], int(words[1]))
 
 
 def _prepare(words: list[str]) -> int:
+    from post_script import group
+
     return group.prepare(words[0])
 
 
 def _collect(_words: list[str]) -> int:
+    from post_script import merge
+
     return merge.collect()
 
 

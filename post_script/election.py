@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from post_script.files import write_text
-from post_script.names import ROUND_INCLUDE, SITE_INCLUDE, SITE_NAME
+from post_script.names import ROUND_INCLUDE, SITE_INCLUDE, is_site_name
 
 
 def read_include(path: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ def elected_site() -> str:
 
 def elect(site: str) -> None:
     """Pin the group to a site; what it may land at and avoids stays as it was."""
-    if not SITE_NAME.fullmatch(site):
+    if not is_site_name(site):
         raise ValueError(f"{site!r} is no site name")
     macros = read_include(SITE_INCLUDE)
     _write(site_list(macros.get("landing_sites", "")), site_list(macros.get("avoid_sites", "")), site)

@@ -16,8 +16,8 @@ from post_script.names import (
     MERGE_OUTPUT,
     REMOVALS,
     RETRY,
-    SITE_NAME,
     SKIP,
+    is_site_name,
     newest_path,
 )
 
@@ -123,7 +123,7 @@ def _malformed(report: dict[str, Any], manifest: dict[str, Any]) -> str | None:
     Exactly what the reader of `merge_output.json` demands: what is written here must be credited there.
     """
     bases = {output["dataset"]: output["merged_base"] for output in manifest["outputs"]}
-    if not SITE_NAME.fullmatch(report["site"]):
+    if not is_site_name(report["site"]):
         return f"the merge reports {report['site']!r} as its site"
     for file in report["outputs"]:
         base = bases.get(file["dataset"])

@@ -2,144 +2,201 @@
 
 from __future__ import annotations
 
-import os
 import time
 
-from post_script import election, merge
-from post_script.attempt import Attempt
-from post_script.files import append_line, read_json, tail, write_json
+from post_script.attempt import LONGEST_MESSAGE, Attempt
+from post_script.files import clean, publish, read_json, tail, write_json
 from post_script.names import (
-    ABORT,
     DONE,
     GIVE_UP,
-    MEMORY_INCLUDE,
+    NOT_YET,
+    POLICY,
     RETRY,
+    SITE_INCLUDE,
     attempt_path,
     newest_path,
+    role_of,
 )
-from post_script.policy import classify, load_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 LOG_LINES = 200
-NOT_SUBMITTED = -1001
 
 
-def finish_attempt(node: str, returned: int, cluster: int, retry: int, most_retries: int) -> int:
+def finish_attempt(
+    node: str, returned: int, cluster: int, retry: int, most_retries: int, run: str = ""
+) -> int:
     """Answer DAGMan for one finished attempt, and record why in `post.json`.
 
-    Idempotent per node and cluster: DAGMan runs it again after its own recovery and gets the same answer.
+    `run` is the DAGMan that runs the group: attempts are counted anew when another one does. Idempotent per node and
+    cluster: DAGMan runs it again after its own recovery, or because it was told "not yet", and gets the same answer.
     """
-    known = read_json(attempt_path(node, cluster))
-    if known is not None and cluster > 0:
-        write_json(newest_path(node), known)
-        return int(known["answer"])
+    known = read_json(attempt_path(node, cluster)) if cluster > 0 else None
+    if known is not None and isinstance(known.get("answer"), int):
+        publish(attempt_path(node, cluster), newest_path(node))
+        return _not_yet(known) or int(known["answer"])
     attempt = Attempt(node, returned, cluster)
     failure = _failure(attempt)
+    post = _post(attempt, run)
     if node == "cleanup":
-        # What it could not remove is on a list; a finished group never fails over it.
+        from post_script import merge
+
         merge.record_removals(attempt.report)
+        if failure and retry < most_retries:
+            return _clean_again(post, failure)
+        # What it could not remove is on a list; a finished group never fails over it.
         failure = None
-    classification, answer = _classification(attempt, failure)
-    final = answer != RETRY or retry >= most_retries or returned == NOT_SUBMITTED
-    post = _post(attempt, classification, answer, final, retry, most_retries)
-    write_json(attempt_path(node, cluster), post)
-    write_json(newest_path(node), post)
-    return answer
+    if failure is None:
+        post.update(_SUCCESS, produced=attempt.produced(), **_standing(node, cluster, run, most_retries))
+        _record(post)
+        return DONE
+    return _fail(attempt, post, failure, retry, most_retries)
+
+
+_SUCCESS: dict[str, Any] = {
+    "answer": DONE,
+    "final": True,
+    "classification": {
+        "category": "success",
+        "retryable": False,
+        "action": "done",
+        "outcome": "success",
+        "bad_input_files": [],
+    },
+    "log_tail": "",
+}
 
 
 def _failure(attempt: Attempt) -> str | None:
     """What is wrong with the attempt, or None. A success has its effect here, before it is recorded."""
     if attempt.exit_code != 0:
-        return attempt.removal_reason or (attempt.report or {}).get("exit_message") or "failed"
+        return attempt.removal_reason or attempt.message or "failed"
     if attempt.node == "landing":
+        from post_script import election
+
         if attempt.site not in election.landing_sites():
             return f"the landing job shows no allowed site but {attempt.site or 'none'}"
         election.elect(attempt.site)
-    elif attempt.node == "merge":
-        return merge.record_output(attempt)
-    return None
+        return None
+    unusable = attempt.unusable_output()
+    if unusable or attempt.node != "merge":
+        return unusable
+    from post_script import merge
+
+    return merge.record_output(attempt)
 
 
-def _classification(attempt: Attempt, failure: str | None) -> tuple[dict[str, Any], int]:
-    if failure is None:
-        return {"category": "success", "retryable": False, "action": "done"}, DONE
-    policy = load_policy()
-    if attempt.returned == NOT_SUBMITTED:
-        # DAGMan does not try such a node again by itself; the group does.
-        rule = dict(policy["categories"]["transient"], category="transient", begin_again=True)
-        failure = "the job could not be submitted"
-    elif attempt.stopped:
-        rule = dict(policy["categories"]["stopped"], category="stopped")
-    elif attempt.exit_code == 0:
-        rule = dict(policy["categories"]["transient"], category="transient")
-    else:
-        rule = classify(policy, attempt.exit_code, attempt.removal_reason)
-    answer = _answer(rule, attempt)
-    if answer == RETRY and rule.get("raise_memory"):
-        _raise_memory(attempt, policy)
-    verdict = {
-        "category": rule["category"],
-        "retryable": answer == RETRY,
-        "action": {RETRY: "retry", GIVE_UP: "permanent_failure", ABORT: "abort"}[answer],
-        "elect_again": answer == GIVE_UP and bool(rule.get("elect_again")) and attempt.node != "landing",
-        "begin_again": bool(rule.get("begin_again")),
-        "reason": failure,
-        "bad_input_files": []
-        if attempt.node == "merge"
-        else (attempt.report or {}).get("bad_input_files", []),
-    }
-    return verdict, answer
-
-
-def _answer(rule: dict[str, Any], attempt: Attempt) -> int:
-    if rule.get("abort"):
-        return ABORT
-    if not rule["retry"]:
-        return GIVE_UP
-    # Retries inside a group stay at its site. What the site caused ends the group, so that it elects another.
-    most = rule.get("attempts_at_site")
-    if most is not None and 1 + _earlier_failures_here(attempt, rule["category"]) >= most:
-        return GIVE_UP
+def _clean_again(post: dict[str, Any], failure: str) -> int:
+    """A cleanup that was lost is tried once more, whatever became of it: nothing else removes what was merged."""
+    classification = dict(_SUCCESS["classification"], category="transient", retryable=True, action="retry")
+    classification.update(outcome="error", reason=failure)
+    post.update(answer=RETRY, final=False, classification=classification, log_tail="")
+    _record(post)
     return RETRY
 
 
-def _earlier_failures_here(attempt: Attempt, category: str) -> int:
-    """Attempts of this node that failed in the same way at the site where the group is now."""
-    count = 0
-    for name in os.listdir("."):
-        if name.startswith(f"{attempt.node}.") and name.endswith(".post.json") and name.count(".") == 3:
-            post = read_json(name) or {}
-            here = post.get("elected_site") == election.elected_site()
-            count += here and post.get("classification", {}).get("category") == category
-    return count
+def _fail(attempt: Attempt, post: dict[str, Any], failure: str, retry: int, most_retries: int) -> int:
+    from post_script.verdict import decide
+
+    post["log_tail"] = _log_tail(attempt)
+    verdict = decide(attempt, failure, post, retry, most_retries)
+    post.update(verdict.record())
+    _record(post)
+    if verdict.script:
+        # The retry is on record by now: whatever becomes of the script, it is not run again for this attempt.
+        from post_script.recovery import run_script
+
+        post["recovery"] = run_script(verdict.script, post)
+        _record(post)
+    return _not_yet(post) or verdict.answer
 
 
-def _raise_memory(attempt: Attempt, policy: dict[str, Any]) -> None:
-    had = attempt.log["ad"].get("RequestMemory")
-    if isinstance(had, int):
-        raised = min(int(had * policy["memory_factor"]), policy["memory_cap_mb"])
-        append_line(MEMORY_INCLUDE, f"{attempt.node}_memory = {max(had, raised)}")
+def _not_yet(post: dict[str, Any]) -> int:
+    """NOT_YET as long as the attempt cools off. A deadline too far away comes from a clock that was set back."""
+    wait = post.get("not_before")
+    if post["answer"] != RETRY or not isinstance(wait, (int, float)):
+        return 0
+    return NOT_YET if 0 < wait - time.time() <= post.get("cool_off_sec", 0) else 0
 
 
-def _post(
-    attempt: Attempt, classification: dict[str, Any], answer: int, final: bool, retry: int, most_retries: int
-) -> dict[str, Any]:
-    failed = classification["category"] != "success"
+def _standing(node: str, cluster: int, run: str, most_retries: int) -> dict[str, int]:
+    """Which attempt it is in this run of the group, and how many retries of its own the node has."""
+    from post_script.history import earlier_attempts
+
+    attempts = (read_json(POLICY) or {}).get("attempts") or {}
+    own = attempts.get(role_of(node), most_retries + 1) - 1
+    return {"attempt": len(earlier_attempts(node, cluster, run)), "max_retries": own}
+
+
+def record_error(
+    node: str, returned: int, cluster: int, retry: int, most_retries: int, run: str, error: str
+) -> None:
+    """The script itself failed: say so where people look, and let the node be tried again."""
+    classification = {
+        "category": "transient",
+        "retryable": retry < most_retries,
+        "action": "retry",
+        "outcome": "error",
+        "elect_again": False,
+        "begin_again": False,
+        "reason": f"the POST script failed: {error}",
+        "bad_input_files": [],
+        "bad_pileup_files": [],
+    }
+    post = {
+        "node_name": node,
+        "cluster": cluster,
+        "run": run,
+        "timestamp": _now(),
+        **_standing(node, cluster, run, most_retries),
+        "final": retry >= most_retries,
+        "answer": RETRY if retry < most_retries else GIVE_UP,
+        "job": {"exit_code": returned, "site": None},
+        "cmssw": {},
+        "classification": classification,
+        "produced": None,
+        "log_tail": "",
+    }
+    # Under the newest name only: should DAGMan ask again for this attempt, it is judged anew.
+    write_json(newest_path(node), post)
+
+
+def _record(post: dict[str, Any]) -> None:
+    path = attempt_path(post["node_name"], post["cluster"])
+    write_json(path, post)
+    publish(path, newest_path(post["node_name"]))
+
+
+def _post(attempt: Attempt, run: str) -> dict[str, Any]:
+    """What is known of the attempt, before anybody judges it."""
     return {
         "node_name": attempt.node,
         "cluster": attempt.cluster,
-        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "attempt": retry,
-        "max_retries": most_retries,
-        "final": final,
-        "answer": answer,
-        "elected_site": election.elected_site(),
+        "run": run,
+        "timestamp": _now(),
+        "elected_site": _elected_site(),
         "job": attempt.job(),
         "cmssw": attempt.payload(),
-        "classification": classification,
-        "produced": None if failed else attempt.produced(),
-        "log_tail": tail(f"{attempt.node}.{attempt.cluster}.err", LOG_LINES) if failed else "",
+        "produced": None,
     }
+
+
+def _elected_site() -> str:
+    try:
+        with open(SITE_INCLUDE, encoding="utf-8") as file:
+            lines = [line.partition("=") for line in file]
+    except OSError:
+        return ""
+    return next((value.strip() for name, _, value in lines if name.strip() == "elected_site"), "")
+
+
+def _log_tail(attempt: Attempt) -> str:
+    """The end of the job's stderr; of the payload's own log where that is empty."""
+    text = tail(f"{attempt.node}.{attempt.cluster}.err", LOG_LINES) or "\n".join(attempt.names("log_tail"))
+    return clean(text[-16 * LONGEST_MESSAGE :], 16 * LONGEST_MESSAGE)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

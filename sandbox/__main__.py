@@ -16,8 +16,19 @@ from types import FrameType
 from typing import Callable, Mapping, NoReturn, Sequence
 
 from sandbox import cleanup, fjr, job, merge, pilot, process, processing
-from sandbox.failure import BAD_ARGUMENTS, KILLED, SCRATCH_FULL, UNKNOWN, Failure, exit_status
+from sandbox.failure import (
+    BAD_ARGUMENTS,
+    DONE_ALREADY,
+    KILLED,
+    OUTCOME_UNKNOWN,
+    SCRATCH_FULL,
+    TOO_LONG,
+    UNKNOWN,
+    Failure,
+    exit_status,
+)
 from sandbox.job import Job
+from sandbox.limits import Limits
 from sandbox.manifest import WORD, load_manifest, load_merge_input
 from sandbox.report import Report
 
@@ -27,11 +38,18 @@ MODES: dict[str, Callable[[Job], None]] = {
     "merge": merge.run,
     "cleanup": cleanup.run,
 }
+PLACEHOLDERS = (KILLED, OUTCOME_UNKNOWN, DONE_ALREADY)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+
+
+CARRIED = "job.token"
 
 
 def main() -> NoReturn:
     """Entry point of the archive."""
+    if os.path.exists(CARRIED):
+        # Where the programs of the experiment look for one.
+        os.environ["BEARER_TOKEN_FILE"] = os.path.abspath(CARRIED)
     sys.exit(run(sys.argv[1:], Path.cwd(), os.environ))
 
 
@@ -74,6 +92,7 @@ def _execute(
     report.site, report.cluster = job.site_and_cluster(environment)
     work = job.prepare(folder, environment, report, load_manifest(folder))
     prepared.append(work)
+    _set_alarm(work.limits)
     MODES[report.mode](work)
     work.stage_out.keep()
     report.succeed()
@@ -84,7 +103,21 @@ def _killed(number: int, _frame: FrameType | None) -> NoReturn:
     raise Failure(KILLED, f"the job was ended by {signal.Signals(number).name}")
 
 
+def _set_alarm(limits: Limits) -> None:
+    """Inputs that do not come and outputs that do not go must not use up the time in which a report can be sent."""
+
+    def out_of_time(_number: int, _frame: FrameType | None) -> NoReturn:
+        _ignore_signals()
+        told = f"wall time: the job may run for {limits.wall_sec:.0f} s before its report must be sent"
+        raise Failure(TOO_LONG, f"{told}, and they are over")
+
+    if limits.wall_sec is not None:
+        signal.signal(signal.SIGALRM, out_of_time)
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, limits.seconds_to_alarm()))
+
+
 def _ignore_signals() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -118,7 +151,7 @@ def _write(report: Report, folder: Path) -> None:
     report.write(folder)
     path = folder / fjr.NAME
     told = fjr.read(path)
-    if not told.complete or told.exit_code != report.exit_code or report.exit_code == KILLED:
+    if not told.complete or told.exit_code != report.exit_code or report.exit_code in PLACEHOLDERS:
         fjr.write(path, report.exit_code, report.exit_message)
 
 

@@ -7,6 +7,7 @@ only; no text is generated.
 
 from __future__ import annotations
 
+import hashlib
 import pkgutil
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Mapping, Pattern
 
 from sandbox import fjr
 from sandbox.failure import (
+    BAD_ENVIRONMENT,
     BAD_MANIFEST,
     NO_MANIFEST,
     NO_PROJECT,
@@ -58,7 +60,7 @@ def setup_failure(folder: Path, status: int) -> tuple[int, str] | None:
 
 
 def _place_configuration(job_folder: Path, parameters: Mapping[str, Any]) -> None:
-    """The file named by `pset`: on CVMFS, or brought along as text in `configuration`."""
+    """The file named by `pset`: on CVMFS, or brought along, as a file or as text in `configuration`."""
     pset = _parameter(parameters, "pset", PSET)
     text = parameters.get("configuration")
     if isinstance(text, str) and not pset.startswith("/"):
@@ -66,6 +68,9 @@ def _place_configuration(job_folder: Path, parameters: Mapping[str, Any]) -> Non
     if not (job_folder / pset).is_file():
         code = NO_SOFTWARE if pset.startswith("/") else NO_MANIFEST
         raise Failure(code, f"the configuration {pset} is not there")
+    digest = parameters.get("pset_sha256")
+    if digest is not None and hashlib.sha256((job_folder / pset).read_bytes()).hexdigest() != digest:
+        raise Failure(BAD_ENVIRONMENT, f"the configuration {pset} did not arrive as it was sent")
 
 
 def _parameter(parameters: Mapping[str, Any], name: str, pattern: Pattern[str]) -> str:

@@ -1,22 +1,29 @@
 """FrameworkJobReport.xml: what a step says about itself, in CMS's format.
 
-A report may be truncated, hold bytes that are no UTF-8, or be absent. Reading never raises: what can be saved is
-saved, and `complete` says whether the whole report was there.
+A report may be truncated, malformed, huge, hold bytes that are no UTF-8, or be absent. Reading never raises: what can
+be saved is saved, and `complete` says whether the whole report was there.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator
 from xml.etree import ElementTree
 
+from sandbox import scanner
+from sandbox.scanner import Entry, Scan
+
 NAME = "FrameworkJobReport.xml"
 OTHER_EXCEPTION = 8001
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ERROR_TAG = re.compile(r"<FrameworkError\b([^>]*)>([^<]*)")
-_EXIT_STATUS = re.compile(r'ExitStatus="(\d+)"')
+UNEXPECTED_END = 8901
+"""What a newer CMSSW has in its report for as long as it runs: found afterwards, it says that the end never came."""
+TOLD_TO_STOP = 9000
+"""CMSSW was sent a signal and stopped early, which it does without naming an error."""
+NO_WORD = (None, 0, UNEXPECTED_END, TOLD_TO_STOP)
+PRIMARY, MIXED = "primaryFiles", "mixingFiles"
+LARGEST_COPY = 10_000_000
+LARGEST_COUNT = 2**63
 
 
 @dataclass(frozen=True)
@@ -28,9 +35,12 @@ class Lumi:
 
 @dataclass(frozen=True)
 class InputEntry:
+    """`kind` is primaryFiles, secondaryFiles or mixingFiles."""
+
     lfn: str
     pfn: str
     events_read: int
+    kind: str = PRIMARY
 
 
 @dataclass(frozen=True)
@@ -39,38 +49,59 @@ class OutputEntry:
     pfn: str
     events: int
     lumis: tuple[Lumi, ...]
+    size_bytes: int = 0  # 0 where the report does not say
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """`exit_code` is 0 when the report names no error, None when there is no report to tell."""
+    """`exit_code` is 0 when the report names no error, None when there is no report to tell.
+
+    `errors` has the codes and messages of all errors; the first of them is `exit_code` and `message`.
+    """
 
     complete: bool = False
     exit_code: int | None = None
     message: str = ""
     inputs: tuple[InputEntry, ...] = ()
+    pileup: tuple[InputEntry, ...] = ()
     outputs: tuple[OutputEntry, ...] = ()
-    doubtful_files: tuple[str, ...] = field(default=())  # skipped, or opened only elsewhere
+    skipped_files: tuple[str, ...] = ()
+    fallback_files: tuple[str, ...] = ()
+    errors: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def doubtful_files(self) -> tuple[str, ...]:
+        """Names of files that were skipped, or opened only elsewhere."""
+        return self.skipped_files + self.fallback_files
+
+    @property
+    def says_failed(self) -> bool:
+        """Whether the step itself said what went wrong; a report that only never came to its end does not."""
+        return self.exit_code not in NO_WORD
+
+    def error_for(self, status: int) -> tuple[int, str]:
+        """The error whose code a process returns as this status, else the first one."""
+        fitting = (error for error in self.errors if error[0] % 256 == status)
+        return next(fitting, (self.exit_code or 0, self.message))
 
 
 def read(path: Path) -> StepReport:
     """The report of a step, or as much of it as there is."""
     try:
-        text = _decode(path.read_bytes())
+        with path.open("rb") as stream:
+            found = scanner.scan(stream)
     except OSError:
         return StepReport()
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        return StepReport()
-    try:
-        root = ElementTree.fromstring(text)  # noqa: S314 - no entities, and written by the job's own step
-    except ElementTree.ParseError:
-        return _salvage(text)
-    return _from_tree(root)
+    return _report(found)
 
 
 def copy(source: Path, target: Path) -> None:
-    """A complete report, as clean UTF-8 whatever it was written in."""
-    target.write_text(_decode(source.read_bytes()), encoding="utf-8")
+    """A complete report, as clean UTF-8 whatever it was written in; none when it is too large to be sent around."""
+    if source.stat().st_size > LARGEST_COPY:
+        target.unlink(missing_ok=True)
+        return
+    with source.open("rb") as stream, target.open("w", encoding="utf-8") as copied:
+        copied.writelines(scanner.clean_parts(stream, LARGEST_COPY))
 
 
 def write(path: Path, code: int, message: str) -> None:
@@ -78,82 +109,87 @@ def write(path: Path, code: int, message: str) -> None:
     root = ElementTree.Element("FrameworkJobReport")
     if code:
         error = ElementTree.SubElement(root, "FrameworkError", ExitStatus=str(code), Type="WMS2")
-        error.text = _clean(message)
+        error.text = scanner.clean(message)
     path.write_bytes(ElementTree.tostring(root, encoding="utf-8") + b"\n")
 
 
-def _decode(data: bytes) -> str:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    return _clean(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
-
-
-def _clean(text: str) -> str:
-    return _NOT_XML.sub("?", text)
-
-
-def _from_tree(root: ElementTree.Element) -> StepReport:
-    errors = [(_status(e.get("ExitStatus")), (e.text or "").strip()) for e in root.iter("FrameworkError")]
-    code, message = next((error for error in errors if error[0]), (0, ""))
+def _report(found: Scan) -> StepReport:
+    errors = tuple(sorted(_errors(found), key=lambda error: error[0] == UNEXPECTED_END))
+    code, message = errors[0] if errors else (0, "")
+    read = [_input(entry) for entry in found.entries if entry.tag == "InputFile"]
+    written = [_output(entry) for entry in found.entries if entry.tag == "File"]
+    outputs = tuple(entry for entry in written if entry is not None)
+    complete = found.whole and len(outputs) == len(written)
     return StepReport(
-        complete=True,
-        exit_code=code,
+        complete=complete,
+        exit_code=code if errors or complete else None,
         message=message,
-        inputs=tuple(
-            InputEntry(_child(e, "LFN"), _child(e, "PFN"), _integer(_child(e, "EventsRead")) or 0)
-            for e in root.iter("InputFile")
-        ),
-        outputs=tuple(
-            OutputEntry(
-                _child(e, "ModuleLabel"),
-                _child(e, "PFN"),
-                _integer(_child(e, "TotalEvents")) or 0,
-                tuple(_lumis(e)),
-            )
-            for e in root.iter("File")
-        ),
-        doubtful_files=tuple(
-            name
-            for tag in ("SkippedFile", "FallbackAttempt")
-            for e in root.iter(tag)
-            for name in (e.get("Lfn", ""), e.get("Pfn", ""))
-            if name
-        ),
+        inputs=tuple(entry for entry in read if entry.kind == PRIMARY),
+        pileup=tuple(entry for entry in read if entry.kind == MIXED),
+        outputs=outputs,
+        skipped_files=tuple(found.skipped),
+        fallback_files=tuple(found.fallbacks),
+        errors=errors,
     )
 
 
-def _salvage(text: str) -> StepReport:
-    """The first error of a report that breaks off."""
-    for attributes, message in _ERROR_TAG.findall(text):
-        status = _EXIT_STATUS.search(attributes)
-        code = _status(status.group(1) if status else None)
-        if code:
-            return StepReport(exit_code=code, message=message.strip())
-    return StepReport()
-
-
-def _lumis(element: ElementTree.Element) -> Iterator[Lumi]:
-    for run in element.iterfind("Runs/Run"):
-        for lumi in run.iterfind("LumiSection"):
-            run_number, lumi_number = _integer(run.get("ID")), _integer(lumi.get("ID"))
-            if run_number is not None and lumi_number is not None:
-                yield Lumi(run_number, lumi_number, _integer(lumi.get("NEvents")))
-
-
-def _status(value: str | None) -> int:
+def _errors(found: Scan) -> Iterator[tuple[int, str]]:
     """An error without a readable status is 'some other exception'."""
-    code = _integer(value)
-    return OTHER_EXCEPTION if code is None else code
+    for status, message in found.errors:
+        code = _integer(status)
+        if code != 0:
+            yield OTHER_EXCEPTION if code is None else code, message
+    if found.told_to_stop:
+        yield TOLD_TO_STOP, "cmsRun was told to stop by a signal, and stopped before its end"
+    if found.failed:
+        yield OTHER_EXCEPTION, "the report says that the job failed"
 
 
-def _child(element: ElementTree.Element, tag: str) -> str:
-    return (element.findtext(tag) or "").strip()
+def _input(entry: Entry) -> InputEntry:
+    texts = entry.texts
+    events = _count(texts.get("EventsRead"))
+    return InputEntry(
+        texts.get("LFN", ""), texts.get("PFN", ""), events or 0, texts.get("InputType") or PRIMARY
+    )
 
 
-def _integer(value: str | None) -> int | None:
+def _output(entry: Entry) -> OutputEntry | None:
+    """None when it does not say how many events the file has: none at all would be a wrong answer."""
+    texts, lumis = entry.texts, tuple(_lumis(entry))
+    events = _count(texts.get("TotalEvents"))
+    known = [lumi.events for lumi in lumis if lumi.events is not None]
+    if events is None and known and len(known) == len(entry.lumis):
+        events = sum(known)
+    if events is None:
+        return None
+    return OutputEntry(
+        texts.get("ModuleLabel", ""), texts.get("PFN", ""), events, lumis, _count(texts.get("Size")) or 0
+    )
+
+
+def _lumis(entry: Entry) -> Iterator[Lumi]:
+    for run, lumi, events in entry.lumis:
+        run_number, lumi_number = _count(run), _count(lumi)
+        if run_number is not None and lumi_number is not None:
+            yield Lumi(run_number, lumi_number, _count(events))
+
+
+def _count(text: str | None) -> int | None:
+    """A number of things; None for what is none. CMSSW writes its largest integer for a number it does not know."""
+    number = _integer(text)
+    return number if number is not None and 0 <= number < LARGEST_COUNT else None
+
+
+def _integer(text: str | None) -> int | None:
+    """A whole number, also written as 1200.0 or 1.2e+03."""
+    if not text or len(text) > 40 or not text.isascii() or "_" in text:
+        return None
     try:
-        return int(value or "")
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
     except ValueError:
         return None
+    return int(number) if number.is_integer() else None

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
-from sandbox import storage
+from sandbox import limits, storage
 from sandbox.failure import BAD_ENVIRONMENT, Failure
+from sandbox.limits import Limits
 from sandbox.manifest import SITE, Manifest
 from sandbox.report import Report
 from sandbox.stageout import StageOut
@@ -25,6 +26,7 @@ class Job:
     storage: Storage
     stage_out: StageOut
     report: Report
+    limits: Limits
 
 
 def site_and_cluster(environment: Mapping[str, str]) -> tuple[str, int]:
@@ -52,4 +54,5 @@ def prepare(folder: Path, environment: Mapping[str, str], report: Report, manife
         storage=place,
         stage_out=StageOut(place, report, folder),
         report=report,
+        limits=limits.load(environment),
     )

@@ -1,13 +1,15 @@
-"""manifest.json and merge_input.json, checked.
+"""manifest.json, merge_input.json and pileup.json.gz, checked.
 
-Both come from the submit host, yet nothing in them is trusted: every name that becomes a path, a file name or an
+They come from the submit host, yet nothing in them is trusted: every name that becomes a path, a file name or an
 argument matches a strict pattern first. Any mistake is a Failure that no retry can mend.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Pattern
@@ -21,8 +23,10 @@ FILE_PREFIX = re.compile(r"[0-9a-f]{8}")
 ADLER32 = re.compile(r"[0-9a-f]{8}")
 SITE = re.compile(r"T[0-3]_[A-Z]{2}_[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")
 LFN_LENGTH = 500
+PILEUP = "pileup.json.gz"
 VERSION = 1
 DEFAULT_STALL_SEC = 1800
+DEFAULT_REPETITIONS = 1
 
 Record = Dict[str, Any]
 
@@ -59,6 +63,11 @@ class Step:
     input_step: str | None
     input_module: str | None
     stall_sec: int
+    silent_sec: int | None
+    repetitions: int
+    repeatable: bool
+    cores: int | None
+    streams: int
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,6 @@ class PilotPlan:
     first_events: int
     time_budget_sec: float
     tolerance: float
-    target_job_sec: float
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,11 @@ class Manifest:
     merge_copy_fraction: float
     pilot: PilotPlan | None
     nodes: Record
+    secondary_input_dataset: str | None
+
+    def threads(self, step: Step) -> int:
+        """Those that the step asks for itself, within the cores of the job."""
+        return min(step.cores or self.cores, self.cores)
 
     def node(self, name: str) -> Node:
         """The plan of one node."""
@@ -120,6 +133,15 @@ class MergeInput:
     leftovers: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class PileUpList:
+    """A dataset that steps mix into their events: the sites that have all of it, and its files."""
+
+    sites: tuple[str, ...]
+    events: int
+    files: tuple[str, ...]
+
+
 def load_manifest(folder: Path) -> Manifest:
     """manifest.json of the job's folder."""
     return _manifest(_load(folder / "manifest.json"))
@@ -134,12 +156,20 @@ def load_merge_input(folder: Path) -> MergeInput:
     )
 
 
+def load_pileup(folder: Path) -> dict[str, PileUpList]:
+    """pileup.json.gz of the job's folder, by dataset; none when there is no such file."""
+    path = folder / PILEUP
+    items = _records(_load(path), "datasets", "") if path.exists() else []
+    return {str(item.get("dataset")): _pileup(item, f"datasets[{i}]") for i, item in enumerate(items)}
+
+
 def _load(path: Path) -> Record:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            record = json.loads(stream.read().decode("utf-8"))
     except FileNotFoundError:
         raise Failure(NO_MANIFEST, f"{path.name} is not in the job's folder") from None
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise _bad(f"{path.name} cannot be read: {error}") from None
     if not isinstance(record, dict):
         raise _bad(f"{path.name} is not a JSON object")
@@ -170,13 +200,15 @@ def _manifest(record: Record) -> Manifest:
         merge_copy_fraction=_number(record, "merge_copy_fraction", ""),
         pilot=_pilot(record),
         nodes=_record(record, "nodes", ""),
+        secondary_input_dataset=record.get("secondary_input_dataset"),
     )
 
 
 def _merge_step(payload: Record, last: Step) -> Step:
     """The step that merges; what it does not say is as in the last step of the chain."""
     record = {"type": last.type, **(payload.get("merge") or {}), "name": "merge"}
-    record["parameters"] = {**last.parameters, **record.get("parameters", {})}
+    # One core, whatever the last step has: a merge job asks for no more.
+    record["parameters"] = {**last.parameters, **record.get("parameters", {}), "cores": 1, "event_streams": 0}
     return _step(record, "payload.merge")
 
 
@@ -184,13 +216,19 @@ def _step(record: Record, where: str) -> Step:
     optional = {
         key: _text(record, key, WORD, where) for key in ("input_step", "input_module") if record.get(key)
     }
+    parameters = _record(record, "parameters", where) if "parameters" in record else {}
     return Step(
         name=_text(record, "name", WORD, where),
         type=_text(record, "type", WORD, where),
-        parameters=_record(record, "parameters", where) if "parameters" in record else {},
+        parameters=parameters,
         input_step=optional.get("input_step"),
         input_module=optional.get("input_module"),
         stall_sec=_integer(record, "stall_sec", 1, where, default=DEFAULT_STALL_SEC),
+        silent_sec=_integer(record, "silent_sec", 1, where) if record.get("silent_sec") else None,
+        repetitions=_integer(record, "repetitions", 0, where, default=DEFAULT_REPETITIONS),
+        repeatable=_boolean(record, "repeatable", where, default=True),
+        cores=_integer(parameters, "cores", 1, f"{where}.parameters") if parameters.get("cores") else None,
+        streams=_integer(parameters, "event_streams", 0, f"{where}.parameters", default=0),
     )
 
 
@@ -213,7 +251,6 @@ def _pilot(record: Record) -> PilotPlan | None:
         first_events=_integer(pilot, "first_events", 1, "pilot"),
         time_budget_sec=_number(pilot, "time_budget_sec", "pilot"),
         tolerance=_number(pilot, "tolerance", "pilot"),
-        target_job_sec=_number(pilot, "target_job_sec", "pilot"),
     )
 
 
@@ -263,6 +300,17 @@ def _merge_file(record: Any, where: str) -> MergeFile:
         adler32=_text(record, "adler32", ADLER32, where),
         lumis=tuple(_records(record, "lumis", where)),
         parents=tuple(_lfns(record, "parents", where)),
+    )
+
+
+def _pileup(record: Record, where: str) -> PileUpList:
+    files = tuple(_lfns(record, "files", where))
+    if not files:
+        raise _bad(f"{where}: the pile-up {record.get('dataset')} has no files")
+    return PileUpList(
+        sites=tuple(map(str, record.get("sites") or ())),
+        events=_integer(record, "events", 1, where),
+        files=files,
     )
 
 
@@ -322,6 +370,13 @@ def _integer(record: Record, key: str, least: int, where: str, default: int | No
     value = record.get(key, default)
     if type(value) is not int or value < least:
         raise _bad(f"{_path(where, key)}: {value!r} is not a whole number of at least {least}")
+    return value
+
+
+def _boolean(record: Record, key: str, where: str, default: bool) -> bool:
+    value = record.get(key, default)
+    if not isinstance(value, bool):
+        raise _bad(f"{_path(where, key)}: {value!r} is neither true nor false")
     return value
 
 

@@ -21,8 +21,8 @@ from sandbox.failure import (
 )
 from sandbox.job import Job
 from sandbox.manifest import MergeFile, Output, load_merge_input
+from sandbox.products import Product
 from sandbox.report import OutputFile
-from sandbox.steps import Product
 from sandbox.task import StepInput
 from sandbox.transfer import TransferError, adler32
 

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Iterator
 
-from sandbox import portion, processing, sizing, steps
+from sandbox import cost, portion, processing, steps
 from sandbox.failure import BAD_MANIFEST, Failure
 from sandbox.job import Job
 from sandbox.manifest import Node, PilotPlan
@@ -87,23 +87,23 @@ def run(job: Job) -> None:
     measured = list(iterations)
     if node.files and not plan.exhausted:
         iterations.append(_iterate(job, node, plan.rest(), len(iterations) + 1))
-    job.report.pilot = _report(job, node, settings, iterations, measured, reason)
+    job.report.pilot = _report(node, iterations, measured, reason)
 
 
 def _measuring(plan: _Plan, settings: PilotPlan, iterations: list[Iteration]) -> Iterator[Portion]:
     started = time.monotonic()
     while not plan.exhausted:
         measurements = [iteration.measurement for iteration in iterations]
-        if sizing.converged(measurements, settings.tolerance):
+        if cost.converged(measurements, settings.tolerance):
             return
         elapsed = time.monotonic() - started
-        if measurements and elapsed + sizing.fit(measurements).of(plan.peek()) > settings.time_budget_sec:
+        if measurements and elapsed + cost.fit(measurements).of(plan.peek()) > settings.time_budget_sec:
             return
         yield plan.take()
 
 
 def _reason(plan: _Plan, settings: PilotPlan, iterations: list[Iteration]) -> str:
-    if sizing.converged([iteration.measurement for iteration in iterations], settings.tolerance):
+    if cost.converged([iteration.measurement for iteration in iterations], settings.tolerance):
         return "converged"
     return "all planned events processed" if plan.exhausted else "time budget"
 
@@ -119,28 +119,15 @@ def _iterate(job: Job, node: Node, taken: Portion, number: int) -> Iteration:
 
 
 def _report(
-    job: Job,
-    node: Node,
-    settings: PilotPlan,
-    iterations: list[Iteration],
-    measured: list[Iteration],
-    reason: str,
+    node: Node, iterations: list[Iteration], measured: list[Iteration], reason: str
 ) -> dict[str, Any]:
-    cost = sizing.fit([iteration.measurement for iteration in measured])
-    events_per_job = sizing.events_per_job(cost, settings.target_job_sec)
-    events = sum(iteration.events for iteration in iterations)
-    output_bytes = sum(iteration.output_bytes for iteration in iterations)
+    """What was measured, and no more: what follows for the jobs to come is decided where they are planned."""
+    fitted = cost.fit([iteration.measurement for iteration in measured])
     return {
         "iterations": [_iteration_record(iteration, iteration in measured) for iteration in iterations],
         "per_step": [_step_record(name, measured) for name in iterations[0].result.steps],
-        "recommended": {
-            "events_per_job": events_per_job,
-            "memory_mb": sizing.memory_mb(job.report.peak_rss_mb, job.manifest.cores),
-            "time_per_job_sec": round(cost.of(events_per_job), 3),
-            "output_size_per_event_kb": round(output_bytes / 1000 / max(1, events), 6),
-        },
-        "time_per_event": cost.sec_per_event,
-        "startup_sec": round(cost.startup_sec, 3),
+        "time_per_event": fitted.sec_per_event,
+        "startup_sec": round(fitted.startup_sec, 3),
         "converged": reason == "converged",
         "stopped": reason,
         "first_event": None if node.files else iterations[0].portion.first_event,
@@ -167,12 +154,16 @@ def _step_record(name: str, measured: list[Iteration]) -> dict[str, Any]:
     """Per event of the job, not of the step: with a filter before it a step sees fewer."""
     pairs = [(iteration.events, iteration.result.steps[name].metrics) for iteration in measured]
     metrics = [item for _, item in pairs]
-    cost = sizing.fit([(events, item.wall_sec) for events, item in pairs])
+    fitted = cost.fit([(events, item.wall_sec) for events, item in pairs])
     wall_sec, cpu_sec = sum(m.wall_sec for m in metrics), sum(m.cpu_sec for m in metrics)
     return {
         "step": name,
-        "time_per_event": cost.sec_per_event,
-        "startup_sec": round(cost.startup_sec, 3),
+        "threads": metrics[0].threads,
+        "events": sum(events for events, _ in pairs),
+        "wall_time_sec": round(wall_sec, 3),
+        "cpu_time_sec": round(cpu_sec, 3),
+        "time_per_event": fitted.sec_per_event,
+        "startup_sec": round(fitted.startup_sec, 3),
         "memory_mb": max(m.peak_rss_mb for m in metrics),
         "cpu_efficiency": round(cpu_sec / (wall_sec * metrics[0].threads), 3) if wall_sec else 0.0,
         "events_read": sum(m.events_read for m in metrics),

@@ -11,27 +11,33 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Collection, Iterator, Mapping, Sequence
+from typing import Callable, Collection, Iterator, Mapping, Sequence
+
+from sandbox import usage
+from sandbox.limits import Limits
+from sandbox.watchdog import Sample, Verdict, Watchdog
 
 FIRST_SAMPLE_SEC = 0.2
 LONGEST_SAMPLE_SEC = 10.0
+# Of the time, at most this part goes into looking: machines have thousands of processes, jobs thousands of files.
+LOOKING_SHARE = 0.01
+SECOND_LOOK_SEC = 0.5
 GRACE_SEC = 10.0
-# A living program uses at least this part of one core: 60 s of CPU in half an hour.
-LEAST_CPU_SHARE = 1 / 30
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+# cmsRun ends after the event that it is at; its children know nothing of this signal and would die of it.
+_SOFTLY = (os.kill, signal.SIGUSR2)
+_TERM = (os.killpg, signal.SIGTERM)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`status` is the exit code, or minus the signal that ended the process."""
+    """`status` is the exit code, or minus the signal that ended the process; `ended` why the watchdog ended it."""
 
     status: int
     wall_sec: float
     cpu_sec: float
     peak_rss_mb: int
-    stalled: bool
+    ended: Verdict | None = None
 
     @property
     def short_code(self) -> int:
@@ -39,44 +45,57 @@ class Outcome:
         return self.status if self.status >= 0 else 128 - self.status
 
 
-def run(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path, stall_sec: float
-) -> Outcome:
-    """Run a step to its end; a process tree that neither computes nor writes for `stall_sec` is killed.
+@dataclass(frozen=True)
+class Watched:
+    """What the watchdog looks at beside the processes: the job's folder for its size, the step's for its output."""
+
+    job_folder: Path
+    step_folder: Path
+    limits: Limits
+    stall_sec: float
+    silent_sec: float | None = None
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], log: Path, watched: Watched) -> Outcome:
+    """Run a step in its folder, to its end or to that which the watchdog puts to it.
 
     OSError when the program cannot be started at all.
     """
     _adopt_orphans()
-    others = set(_descendants(os.getpid()))
+    others = set(usage.descendants(os.getpid()))
     started = time.monotonic()
+    # While a step runs its watchdog keeps the time, and not the job's alarm.
+    alarm_sec, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     with log.open("wb") as output:
         child = subprocess.Popen(
             command,
-            cwd=folder,
+            cwd=watched.step_folder,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        watch = _Watch(child.pid, folder, stall_sec)
+        watch = _Watch(child.pid, watched, others)
         with _ending(child, others):
             watch.until_it_ends()
     wall_sec = time.monotonic() - started
-    _, wait_status, usage = os.wait4(child.pid, 0)
+    _, wait_status, used = os.wait4(child.pid, 0)
     child.returncode = _status(wait_status)
+    if alarm_sec and not watch.verdict:
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, alarm_sec - wall_sec))
     return Outcome(
         status=child.returncode,
         wall_sec=wall_sec,
-        cpu_sec=usage.ru_utime + usage.ru_stime,
-        peak_rss_mb=max(watch.peak_rss, usage.ru_maxrss * 1024) // 1_000_000,
-        stalled=watch.stalled,
+        cpu_sec=used.ru_utime + used.ru_stime,
+        peak_rss_mb=max(watch.peak_rss, used.ru_maxrss * 1024) // 1_000_000,
+        ended=watch.verdict,
     )
 
 
 def end_all() -> None:
     """Kill everything that this process ever started: the last resort of a wrapper that is about to end."""
-    _kill(_descendants(os.getpid()))
+    _kill(usage.descendants(os.getpid()))
 
 
 def call(command: Sequence[str], timeout_sec: float) -> tuple[int, str]:
@@ -98,43 +117,62 @@ def call(command: Sequence[str], timeout_sec: float) -> tuple[int, str]:
 
 
 class _Watch:
-    """Samples a process tree until its root ends or is found stalled."""
+    """Samples a step until it ends or must be ended. Orphans in sessions of their own are its processes too."""
 
-    def __init__(self, pid: int, folder: Path, stall_sec: float) -> None:
+    def __init__(self, pid: int, watched: Watched, others: set[int]) -> None:
         self.peak_rss = 0
-        self.stalled = False
+        self.verdict: Verdict | None = None
         self._pid = pid
-        self._folder = folder
-        self._stall_sec = stall_sec
-        self._window_start = time.monotonic()
-        self._window_cpu = 0.0
-        self._window_bytes = 0
+        self._watched = watched
+        self._others = others
+        self._watchdog = Watchdog(watched.limits, watched.stall_sec, watched.silent_sec)
 
     def until_it_ends(self) -> None:
         ended = threading.Event()
         threading.Thread(target=self._wait, args=(ended,), daemon=True).start()
-        pause = FIRST_SAMPLE_SEC
-        while not ended.wait(min(pause, self._stall_sec)):
-            rss, cpu_sec = _usage(self._pid)
-            self.peak_rss = max(self.peak_rss, rss)
-            if self._is_stalled(cpu_sec):
-                self.stalled = True
+        pause, before = FIRST_SAMPLE_SEC, time.monotonic()
+        while not ended.wait(pause):
+            now, used = time.monotonic(), time.process_time()
+            # Where much more than the pause has passed the machine or the whole job stood still.
+            verdict = self._watchdog.judge(self._sample(now, min(now - before, 2 * pause)))
+            if verdict and not ended.is_set():
+                self.verdict = verdict
                 return
-            pause = min(pause * 1.5, LONGEST_SAMPLE_SEC)
+            before = now
+            pause = self._next_pause(pause, time.process_time() - used)
+
+    def _next_pause(self, pause: float, cost_sec: float) -> float:
+        if self._watchdog.suspects:
+            return SECOND_LOOK_SEC
+        longest = max(LONGEST_SAMPLE_SEC, cost_sec / LOOKING_SHARE)
+        until_limit = max(FIRST_SAMPLE_SEC, self._watched.limits.seconds_left())
+        return min(pause * 1.5, longest, self._watched.stall_sec, until_limit)
 
     def _wait(self, ended: threading.Event) -> None:
         # The zombie is kept: as long as it is there its process group's number cannot be given to another.
         os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         ended.set()
 
-    def _is_stalled(self, cpu_sec: float) -> bool:
-        elapsed = time.monotonic() - self._window_start
-        if elapsed < self._stall_sec:
-            return False
-        written = _bytes_below(self._folder)
-        idle = cpu_sec - self._window_cpu < elapsed * LEAST_CPU_SHARE and written == self._window_bytes
-        self._window_start, self._window_cpu, self._window_bytes = time.monotonic(), cpu_sec, written
-        return idle
+    def _sample(self, now: float, watched_sec: float) -> Sample:
+        pids = set(usage.descendants(os.getpid())) - self._others
+        found = usage.of_processes(pids)
+        self.peak_rss = max(self.peak_rss, found.rss_bytes)
+        return Sample(
+            now=now,
+            watched_sec=watched_sec,
+            memory_bytes=self._memory(found.rss_bytes, pids),
+            disk_bytes=usage.of_folder(self._watched.job_folder).bytes,
+            cpu_sec=found.cpu_sec,
+            written=usage.of_folder(self._watched.step_folder).mark,
+        )
+
+    def _memory(self, rss_bytes: int, pids: set[int]) -> int:
+        """The exact figure is dear, and never above the resident size: it is asked for only when it can matter."""
+        limit = self._watched.limits.memory_bytes
+        own = usage.of_processes([os.getpid()]).rss_bytes
+        if limit is None or rss_bytes + own <= limit:
+            return rss_bytes + own
+        return usage.memory([os.getpid(), *pids])
 
 
 @contextlib.contextmanager
@@ -146,13 +184,13 @@ def _ending(child: subprocess.Popen[bytes], others: set[int]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _terminate(child.pid)
+        _terminate(child.pid, _TERM)
         _kill_family(child.pid, others)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(GRACE_SEC)
         raise
     if _is_running(child.pid):
-        _terminate(child.pid)
+        _terminate(child.pid, _SOFTLY, _TERM)
     _kill_family(child.pid, others)
 
 
@@ -160,22 +198,23 @@ def _is_running(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
 
-def _terminate(pid: int) -> None:
-    """Ask first: a step that gets SIGTERM can still write its report."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGTERM)
-    deadline = time.monotonic() + GRACE_SEC
-    while time.monotonic() < deadline:
-        if not _is_running(pid):
-            return
-        time.sleep(0.05)
+def _terminate(pid: int, *signals: tuple[Callable[[int, int], None], int]) -> None:
+    """Ask before it is forced: a step can still write its report."""
+    for send, number in signals:
+        with contextlib.suppress(ProcessLookupError):
+            send(pid, number)
+        deadline = time.monotonic() + GRACE_SEC
+        while time.monotonic() < deadline:
+            if not _is_running(pid):
+                return
+            time.sleep(0.05)
 
 
 def _kill_family(pid: int, others: set[int]) -> None:
     """The child's group, and orphans in groups of their own that were handed to this process."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    _kill(set(_descendants(os.getpid())) - others - {pid})
+    _kill(set(usage.descendants(os.getpid())) - others - {pid})
 
 
 def _kill(pids: Collection[int]) -> None:
@@ -194,48 +233,6 @@ def _adopt_orphans() -> None:
     """Processes that outlive their parent become our children, so that we find and end them."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _usage(root: int) -> tuple[int, float]:
-    """Resident bytes and CPU seconds of a process tree, now."""
-    rss, ticks = 0, 0
-    for pid in [root, *_descendants(root)]:
-        stat = _stat(pid)
-        if stat:
-            ticks += sum(int(stat[i]) for i in (11, 12, 13, 14))
-            rss += int(stat[21]) * _PAGE
-    return rss, ticks / _TICKS
-
-
-def _descendants(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        stat = _stat(int(entry)) if entry.isdigit() else None
-        if stat:
-            children.setdefault(int(stat[1]), []).append(int(entry))
-    found, queue = [], [root]
-    while queue:
-        for pid in children.get(queue.pop(), []):
-            found.append(pid)
-            queue.append(pid)
-    return found
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the program's name, which may hold anything."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def _bytes_below(folder: Path) -> int:
-    total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.stat(os.path.join(root, name)).st_size
-    return total
 
 
 def _status(wait_status: int) -> int:

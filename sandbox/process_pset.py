@@ -13,8 +13,16 @@ import FWCore.ParameterSet.Config as cms
 LARGEST_UINT32 = 2**32 - 1
 
 
-def simulate(process, plan, seed_offset):
-    """An event range: numbers and lumis as planned, and random seeds that follow from them."""
+# Which kinds of pile-up each mixing module takes, the first that the step has.
+MIXING = {
+    "MixingModule": ("mc_pileup", "secondary"),
+    "PreMixingModule": ("mc_pileup", "data_pileup", "secondary"),
+    "DataMixingModule": ("data_pileup", "mc_pileup", "secondary"),
+}
+
+
+def simulate(process, plan):
+    """An event range: numbers and lumis as planned."""
     events = plan["last_event"] - plan["first_event"] + 1
     if plan["last_event"] > LARGEST_UINT32:
         raise ValueError("event number %d is too large for a CMSSW source" % plan["last_event"])
@@ -25,7 +33,6 @@ def simulate(process, plan, seed_offset):
     process.source.firstEvent = cms.untracked.uint32(plan["first_event"])
     process.source.numberEventsInLuminosityBlock = cms.untracked.uint32(plan["events_per_lumi"])
     process.maxEvents = cms.untracked.PSet(input=cms.untracked.int32(events))
-    seed_generators(process, plan["first_event"] + seed_offset)
 
 
 def seed_generators(process, number):
@@ -40,10 +47,7 @@ def seed_generators(process, number):
 
 def read(process, files, lumis):
     """Files, from a position in the first to a position in the last, and the lumis that count."""
-    names = [str(item["pfn"]) for item in files]
-    process.source.fileNames = cms.untracked.vstring(
-        *[name if "://" in name else "file:" + name for name in names]
-    )
+    process.source.fileNames = cms.untracked.vstring(*[opened(item["pfn"]) for item in files])
     if hasattr(process.source, "secondaryFileNames"):
         process.source.secondaryFileNames = cms.untracked.vstring()
     process.source.skipEvents = cms.untracked.uint32((files[0]["first_event"] or 1) - 1)
@@ -55,6 +59,30 @@ def read(process, files, lumis):
             for first, last in lumis[run]
         ]
         process.source.lumisToProcess = cms.untracked.VLuminosityBlockRange(*ranges)
+
+
+def opened(name):
+    return str(name) if "://" in name else "file:" + str(name)
+
+
+def mix(process, pileup, deterministic):
+    """Each mixing module gets its list; what the step names and no module mixes in must not pass unnoticed."""
+    used = set()
+    for module in list(process.producers_().values()) + list(process.filters_().values()):
+        kind = next((kind for kind in MIXING.get(module.type_(), ()) if kind in pileup), None)
+        # Old releases call it secsource. A module without either has nothing to mix in.
+        sources = [getattr(module, name) for name in ("input", "secsource") if hasattr(module, name)]
+        for source in sources if kind else ():
+            used.add(kind)
+            told = pileup[kind]
+            names = [str(name) if told["logical"] else opened(name) for name in told["files"]]
+            source.fileNames = cms.untracked.vstring(*names)
+            if deterministic:
+                source.sequential = cms.untracked.bool(True)
+                source.skipEvents = cms.untracked.uint32(told["skip_events"])
+    unused = sorted(set(pileup) - used - {"secondary"})
+    if unused:
+        raise ValueError("the configuration has no module that mixes in the " + ", ".join(unused))
 
 
 def number_to_read(files):
@@ -82,12 +110,14 @@ def configured(job):
     if job["input_files"]:
         read(process, job["input_files"], job["lumis"])
     else:
-        simulate(process, job["simulation"], job["seed_offset"])
+        simulate(process, job["simulation"])
+    seed_generators(process, job["seed"])
+    mix(process, job.get("pileup", {}), job["parameters"].get("deterministic_pileup"))
     write(process, job["outputs"])
     if not hasattr(process, "options"):
         process.options = cms.untracked.PSet()
     process.options.numberOfThreads = cms.untracked.uint32(job["threads"])
-    process.options.numberOfStreams = cms.untracked.uint32(0)
+    process.options.numberOfStreams = cms.untracked.uint32(job["streams"])
     if job["parameters"].get("global_tag"):
         process.GlobalTag.globaltag = cms.string(str(job["parameters"]["global_tag"]))
     return process

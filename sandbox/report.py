@@ -13,9 +13,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict
 
-from sandbox.failure import KILLED, Failure
+from sandbox.failure import DONE_ALREADY, KILLED, OUTCOME_UNKNOWN, Failure
 
 NAME = "report.json"
+KILLED_MESSAGE = "the job was ended before it could write its report"
+# By the outcome of a step that must not run twice.
+NOT_AGAIN = {
+    "unknown": (OUTCOME_UNKNOWN, "nobody knows what it has done"),
+    "done": (DONE_ALREADY, "has done its work"),
+}
 
 
 def now() -> str:
@@ -34,8 +40,10 @@ class StepMetrics:
     events_written: int
     output_bytes: int
     threads: int
+    runs: int = 1
 
     def add(self, other: StepMetrics) -> None:
+        self.runs += other.runs
         self.exit_code = other.exit_code
         self.wall_sec = round(self.wall_sec + other.wall_sec, 3)
         self.cpu_sec = round(self.cpu_sec + other.cpu_sec, 3)
@@ -69,12 +77,14 @@ class Report:
     started: str = field(default_factory=now)
     ended: str = field(default_factory=now)
     exit_code: int = KILLED
-    exit_message: str = "the job was ended before it could write its report"
+    exit_message: str = KILLED_MESSAGE
     failed_step: str | None = None
     log_tail: list[str] = field(default_factory=list)
     steps: list[StepMetrics] = field(default_factory=list)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     bad_input_files: list[str] = field(default_factory=list)
+    pileup_files: list[str] = field(default_factory=list)
+    bad_pileup_files: list[str] = field(default_factory=list)
     outputs: list[OutputFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     left: list[dict[str, str]] = field(default_factory=list)
@@ -82,17 +92,35 @@ class Report:
     cpu_sec: float = 0.0
     peak_rss_mb: int = 0
     pilot: dict[str, Any] | None = None
+    not_repeatable: dict[str, str] | None = None
+    cause_code: int | None = None
 
     def succeed(self, message: str = "") -> None:
-        self.exit_code, self.exit_message = 0, message
+        self.exit_code, self.exit_message, self.cause_code = 0, message, None
 
     def fail(self, failure: Failure) -> None:
         """The job's outputs are void from here on."""
-        self.exit_code, self.exit_message = failure.code, failure.message
+        self._blame(failure.code, failure.message)
         self.failed_step = failure.step
         self.log_tail = failure.log_tail
         self.bad_input_files = failure.bad_input_files
+        self.bad_pileup_files = failure.bad_pileup_files
         self.outputs = []
+
+    def note_outcome(self, word: dict[str, str] | None) -> None:
+        """How far a step is that must not run twice (unknown, done, failed); the placeholder says so from then on."""
+        self.not_repeatable = word
+        self._blame(KILLED, KILLED_MESSAGE)
+
+    def _blame(self, code: int, message: str) -> None:
+        """That a step must not run again matters more than why the job failed."""
+        step = self.not_repeatable or {}
+        warning = NOT_AGAIN.get(step.get("outcome", ""))
+        if warning is None:
+            self.exit_code, self.exit_message, self.cause_code = code, message, None
+        else:
+            told = f"step {step['step']} is not repeatable and {warning[1]}; the job failed with {code}: {message}"
+            self.exit_code, self.exit_message, self.cause_code = warning[0], told, code
 
     def add_step(self, metrics: StepMetrics) -> None:
         """A step that runs several times, as in a pilot, is one entry."""
@@ -103,6 +131,10 @@ class Report:
             known.add(metrics)
         self.cpu_sec = round(sum(step.cpu_sec for step in self.steps), 3)
         self.peak_rss_mb = max(step.peak_rss_mb for step in self.steps)
+
+    def add_pileup(self, lfns: list[str]) -> None:
+        """What a step mixed in; the same file may be mixed in again and again."""
+        self.pileup_files = sorted({*self.pileup_files, *lfns})
 
     def leave(self, lfn: str, reason: str) -> None:
         """Something that may be on the storage and that nobody has accepted."""

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Sequence
 
-from sandbox import cmsrun, demo, fjr, process, task
+from sandbox import cmsrun, demo, fjr, process, products, task
 from sandbox.failure import (
     BAD_MANIFEST,
     BAD_STEP_REPORT,
     INPUT_CODES,
+    INPUT_NOT_READ,
     NO_SOFTWARE,
     OUTPUT_MISSING,
-    STALLED,
+    PASSING_CODES,
     Failure,
 )
 from sandbox.job import Job
 from sandbox.manifest import Node, Step
+from sandbox.once import Once
+from sandbox.pileup import PileUp
 from sandbox.portion import Portion
-from sandbox.process import Outcome
+from sandbox.process import Outcome, Watched
+from sandbox.products import Product
 from sandbox.report import StepMetrics
 from sandbox.task import StepInput
 
@@ -30,15 +36,6 @@ STEP_TYPES: dict[str, ModuleType] = {"demo": demo, "cmsRun": cmsrun}
 LOG = "step.log"
 LOG_TAIL_LINES = 40
 LOG_TAIL_BYTES = 8000
-
-
-@dataclass(frozen=True)
-class Product:
-    """A file that a step wrote."""
-
-    path: Path
-    events: int
-    lumis: tuple[fjr.Lumi, ...]
 
 
 @dataclass(frozen=True)
@@ -67,48 +64,126 @@ class ChainResult:
 
 
 def run_chain(job: Job, node: Node, portion: Portion, folder: Path) -> ChainResult:
-    """All steps over one portion; the first that fails ends the job."""
+    """All steps over one portion; the first that fails for good ends the job."""
     results: dict[str, StepResult] = {}
     for number, step in enumerate(job.manifest.steps, start=1):
-        step_folder = folder / f"step_{number}_{step.name}"
-        step_folder.mkdir(parents=True)
-        if number == 1:
-            opens_addresses = step_type(step).OPENS_ADDRESSES
-            inputs = task.site_inputs(job, portion, step_folder / "inputs", opens_addresses)
-        else:
-            inputs = [_chained_input(job.manifest.steps[number - 2], step, results)]
-        record = task.describe(job, node, portion, step, inputs, _modules(job, step))
-        results[step.name] = run_step(job, step, step_folder, "produce", record)
+        link = _Link(job, node, portion, number, folder / f"step_{number}_{step.name}")
+        results[step.name] = link.run(results)
     return ChainResult(results)
 
 
-def run_step(job: Job, step: Step, folder: Path, verb: str, record: dict[str, Any]) -> StepResult:
+@dataclass(frozen=True)
+class _Link:
+    """A step of the chain. One that fails for a passing reason runs again, from what the steps before it left."""
+
+    job: Job
+    node: Node
+    portion: Portion
+    number: int
+    folder: Path
+
+    @property
+    def step(self) -> Step:
+        return self.job.manifest.steps[self.number - 1]
+
+    def run(self, results: dict[str, StepResult]) -> StepResult:
+        for repetition in range(self.step.repetitions):
+            started = time.monotonic()
+            try:
+                return self._run_once(results, repetition)
+            except Failure as failure:
+                took_sec, left_sec = time.monotonic() - started, self.job.limits.seconds_left()
+                if not may_run_again(self.step.repeatable, failure.code, took_sec, left_sec):
+                    raise
+                print(f"step {self.step.name} runs again after {failure.code}: {failure.message}", flush=True)
+                shutil.rmtree(self.folder)
+        return self._run_once(results, self.step.repetitions)
+
+    def _run_once(self, results: dict[str, StepResult], repetition: int) -> StepResult:
+        job, step = self.job, self.step
+        self.folder.mkdir(parents=True)
+        opens_addresses = step_type(step).OPENS_ADDRESSES
+        if self.number == 1:
+            inputs = task.site_inputs(job, self.portion, self.folder / "inputs", opens_addresses)
+        else:
+            inputs = [_chained_input(job.manifest.steps[self.number - 2], step, results)]
+        record = task.describe(job, self.node, self.portion, step, inputs, _modules(job, step))
+        mixed = PileUp(job, step, opens_addresses)
+        return run_step(job, step, self.folder, "produce", {**record, "repetition": repetition}, mixed)
+
+
+def may_run_again(repeatable: bool, code: int, took_sec: float, left_sec: float) -> bool:
+    """Another run needs as long again; one that would break the job's limit is left to another attempt."""
+    return repeatable and code in PASSING_CODES and took_sec < left_sec
+
+
+def run_step(
+    job: Job, step: Step, folder: Path, verb: str, record: dict[str, Any], mixed: PileUp | None = None
+) -> StepResult:
     """One program run to its end, judged, measured and entered in the job's report."""
-    task.write(folder, record)
-    kind = step_type(step)
-    threads = str(job.manifest.cores)
-    environment = {**job.environment, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-    command = kind.command(folder, verb, record, environment)
-    try:
-        outcome = process.run(command, folder, environment, folder / LOG, step.stall_sec)
-    except OSError as error:
-        message = f"{command[0]} cannot be started: {error.strerror or error}"
-        raise Failure(NO_SOFTWARE, message, step=step.name) from None
-    report = fjr.read(folder / fjr.NAME)
-    if report.complete:
-        fjr.copy(folder / fjr.NAME, job.folder / fjr.NAME)
-    code, message = kind.setup_failure(folder, outcome.short_code) or judge(outcome, report)
-    products = _products(folder, report)
-    metrics = _metrics(job, step, outcome, report, products, code)
+    task.write(folder, {**record, "pileup": mixed.describe(record["seed"])} if mixed else record)
+    outcome, report, code, message = _execute(job, step, folder, verb, record)
+    if not code:
+        code, message = _overlooked(step, folder, report, record)
+    written = products.found(folder, report)
+    metrics = _metrics(job, step, outcome, report, written, code)
     job.report.add_step(metrics)
+    if mixed:
+        job.report.add_pileup(mixed.read_in(report.pileup))
     print(
         f"step {step.name}: exit {code}, {outcome.wall_sec:.1f} s, {metrics.events_written} events",
         flush=True,
     )
     if code:
-        bad = _bad_inputs(code, report, record["input_files"])
-        raise Failure(code, message, step=step.name, bad_input_files=bad, log_tail=log_tail(folder / LOG))
-    return StepResult(metrics, report, products)
+        raise Failure(
+            code,
+            message,
+            step=step.name,
+            bad_input_files=_bad_inputs(code, report, record["input_files"], bool(mixed)),
+            log_tail=log_tail(folder / LOG),
+            bad_pileup_files=_bad_pileup(code, report, mixed),
+        )
+    return StepResult(metrics, report, written)
+
+
+def _execute(
+    job: Job, step: Step, folder: Path, verb: str, record: dict[str, Any]
+) -> tuple[Outcome, fjr.StepReport, int, str]:
+    """Run a step's program; how it ended, what it reported, and the long exit code and message of both."""
+    kind = step_type(step)
+    threads = str(job.manifest.threads(step))
+    environment = {**job.environment, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    command = kind.command(folder, verb, record, environment)
+    watched = Watched(job.folder, folder, job.limits, step.stall_sec, step.silent_sec)
+    once = Once(job, step)
+    once.begins()
+    try:
+        outcome = process.run(command, environment, folder / LOG, watched)
+    except OSError as error:
+        once.never_began()
+        message = f"{command[0]} cannot be started: {error.strerror or error}"
+        raise Failure(NO_SOFTWARE, message, step=step.name) from None
+    report = fjr.read(folder / fjr.NAME)
+    if report.complete:
+        fjr.copy(folder / fjr.NAME, job.folder / fjr.NAME)
+    not_begun = None if outcome.ended else kind.setup_failure(folder, outcome.short_code)
+    if not_begun:
+        once.never_began()
+        return (outcome, report, *not_begun)
+    code, message = judge(outcome, report)
+    once.ended(outcome, report, code)
+    return outcome, report, code, message
+
+
+def _overlooked(step: Step, folder: Path, report: fjr.StepReport, record: dict[str, Any]) -> tuple[int, str]:
+    """What a step that ended well has left out all the same: an input that it skipped, an output that is not there."""
+    left_out = {name.replace("file:", "", 1) for name in report.skipped_files}
+    inputs = [(item["lfn"], item["pfn"].replace("file:", "", 1)) for item in record["input_files"]]
+    skipped = [lfn or pfn for lfn, pfn in inputs if {lfn, pfn} & left_out]
+    if skipped:
+        return INPUT_NOT_READ, f"step {step.name} ended well but skipped its input: {', '.join(skipped)}"
+    wrong = products.fault(folder, report, [item["module"] for item in record["outputs"]])
+    return (OUTPUT_MISSING, f"step {step.name}: {wrong}") if wrong else (0, "")
 
 
 def step_type(step: Step) -> ModuleType:
@@ -125,8 +200,8 @@ def judge(outcome: Outcome, report: fjr.StepReport) -> tuple[int, str]:
     A process returns eight bits only, so the report's code is taken when its low byte fits. When the report claims
     success and the process failed, the process is believed.
     """
-    if outcome.stalled:
-        return STALLED, "the step neither used CPU nor wrote anything, and was ended"
+    if outcome.ended:
+        return outcome.ended.code, outcome.ended.message
     if outcome.status < 0:
         return outcome.short_code, f"the step was ended by signal {-outcome.status}"
     if outcome.status == 0:
@@ -135,8 +210,9 @@ def judge(outcome: Outcome, report: fjr.StepReport) -> tuple[int, str]:
         if not report.complete:
             return BAD_STEP_REPORT, f"the step ended well but left no readable {fjr.NAME}"
         return 0, ""
-    if report.exit_code and report.exit_code % 256 == outcome.status:
-        return report.exit_code, report.message
+    code, message = report.error_for(outcome.status)
+    if code and code % 256 == outcome.status:
+        return code, message
     return outcome.status, report.message or f"the step ended with exit code {outcome.status}"
 
 
@@ -173,19 +249,11 @@ def _modules(job: Job, step: Step) -> list[str]:
     return list(dict.fromkeys(modules)) or list(step_type(step).DEFAULT_MODULES)
 
 
-def _products(folder: Path, report: fjr.StepReport) -> dict[str, Product]:
-    """The files that the report names and that are really there, inside the step's own folder."""
-    products: dict[str, Product] = {}
-    for entry in report.outputs:
-        path = (folder / entry.pfn.replace("file:", "", 1)).resolve()
-        if path.is_file() and folder.resolve() in path.parents:
-            products[entry.module] = Product(path, entry.events, entry.lumis)
-    return products
-
-
 def _metrics(
-    job: Job, step: Step, outcome: Outcome, report: fjr.StepReport, products: dict[str, Product], code: int
+    job: Job, step: Step, outcome: Outcome, report: fjr.StepReport, written: dict[str, Product], code: int
 ) -> StepMetrics:
+    """Of a run that failed its time and memory count, its events do not: another run has them again."""
+    files = [] if code else list(written.values())
     return StepMetrics(
         name=step.name,
         type=step.type,
@@ -193,18 +261,28 @@ def _metrics(
         wall_sec=round(outcome.wall_sec, 3),
         cpu_sec=round(outcome.cpu_sec, 3),
         peak_rss_mb=outcome.peak_rss_mb,
-        events_read=sum(entry.events_read for entry in report.inputs),
-        events_written=max((product.events for product in products.values()), default=0),
-        output_bytes=sum(product.path.stat().st_size for product in products.values()),
-        threads=job.manifest.cores,
+        events_read=0 if code else sum(entry.events_read for entry in report.inputs),
+        events_written=max((product.events for product in files), default=0),
+        output_bytes=sum(product.path.stat().st_size for product in files),
+        threads=job.manifest.threads(step),
     )
 
 
-def _bad_inputs(code: int, report: fjr.StepReport, inputs: Sequence[dict[str, Any]]) -> list[str]:
-    """Which of the job's input files the step could not use."""
+def _bad_inputs(
+    code: int, report: fjr.StepReport, inputs: Sequence[dict[str, Any]], with_pileup: bool
+) -> list[str]:
+    """Which of the job's input files the step could not use; the only one is it, unless there was pile-up as well."""
     if code not in INPUT_CODES:
         return []
-    told = "\n".join((report.message, *report.doubtful_files))
+    told = _told(report)
     files = [item for item in inputs if item["lfn"]]
     named = [item["lfn"] for item in files if item["lfn"] in told or item["pfn"] in told]
-    return named or [item["lfn"] for item in files if len(files) == 1]
+    return named or [item["lfn"] for item in files if len(files) == 1 and not with_pileup]
+
+
+def _bad_pileup(code: int, report: fjr.StepReport, mixed: PileUp | None) -> list[str]:
+    return mixed.named_in(_told(report)) if mixed and code in INPUT_CODES else []
+
+
+def _told(report: fjr.StepReport) -> str:
+    return "\n".join((report.message, *report.doubtful_files))

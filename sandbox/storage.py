@@ -6,13 +6,14 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping
 
 from sandbox.failure import NO_STORAGE, Failure
 from sandbox.manifest import Record
 from sandbox.transfer import Transfer, transfer_for
 
 LOCAL_SITECONF = Path("/cvmfs/cms.cern.ch/SITECONF/local")
+OPENED_BY_STEPS = ("root://", "xroot://")
 _LONGEST_CHAIN = 5
 
 
@@ -37,18 +38,32 @@ class Storage:
     def for_reading(self, lfn: str) -> Place:
         return self._place(lfn, "ro", "rw")
 
+    def address(self, lfn: str, opens_addresses: bool) -> str | None:
+        """A path of this machine, or an address that a step opens itself; None when the site has neither."""
+        for place in self._places(lfn, "ro", "rw"):
+            path = place.transfer.local_path(place.pfn)
+            if path is not None:
+                return str(path)
+            if opens_addresses and place.pfn.startswith(OPENED_BY_STEPS):
+                return place.pfn
+        return None
+
     def _place(self, lfn: str, *access: str) -> Place:
-        """Through the first protocol that allows it, knows the name and has a tool."""
+        for place in self._places(lfn, *access):
+            return place
+        raise Failure(
+            NO_STORAGE, f"storage.json has no protocol to {'write' if access == ('rw',) else 'read'} {lfn}"
+        )
+
+    def _places(self, lfn: str, *access: str) -> Iterator[Place]:
+        """Through each protocol that allows it, knows the name and has a tool, in the site's own order."""
         for protocol in self._protocols:
             if str(protocol.get("access", "")).rpartition("-")[2] not in access:
                 continue
             pfn = self._pfn(protocol, lfn, _LONGEST_CHAIN)
             transfer = transfer_for(pfn) if pfn else None
             if pfn and transfer:
-                return Place(lfn, pfn, transfer)
-        raise Failure(
-            NO_STORAGE, f"storage.json has no protocol to {'write' if access == ('rw',) else 'read'} {lfn}"
-        )
+                yield Place(lfn, pfn, transfer)
 
     def _pfn(self, protocol: Record, lfn: str, chain_left: int) -> str | None:
         if "prefix" in protocol:

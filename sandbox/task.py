@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Sequence
@@ -11,6 +12,7 @@ from sandbox.failure import INPUT_NOT_OPENED, Failure
 from sandbox.job import Job
 from sandbox.manifest import Node, Step
 from sandbox.portion import Portion
+from sandbox.storage import OPENED_BY_STEPS
 from sandbox.transfer import TransferError
 
 NAME = "job.json"
@@ -50,7 +52,7 @@ def _reachable(job: Job, lfn: str, copy: Path, opens_addresses: bool) -> str:
         with path.open("rb") as stream:
             stream.read(1)
         return str(path)
-    if opens_addresses and place.pfn.startswith(("root://", "xroot://")):
+    if opens_addresses and place.pfn.startswith(OPENED_BY_STEPS):
         return place.pfn
     copy.parent.mkdir(parents=True, exist_ok=True)
     place.transfer.fetch(place.pfn, copy)
@@ -63,6 +65,7 @@ def describe(
     """What a step of the chain has to do."""
     return {
         **_common(job, step),
+        "seed": _seed(job, node, portion),
         "input_files": [vars(item) for item in inputs],
         "lumis": node.lumis if any(item.lfn for item in inputs) else None,
         "simulation": None if inputs else _simulation(node, portion),
@@ -90,10 +93,19 @@ def _common(job: Job, step: Step) -> dict[str, Any]:
         "cluster": job.cluster,
         "job_folder": str(job.folder.absolute()),
         "step": step.name,
-        "threads": job.manifest.cores,
+        "threads": job.manifest.threads(step),
+        "streams": step.streams,
         "seed_offset": job.manifest.seed_offset,
         "parameters": step.parameters,
     }
+
+
+def _seed(job: Job, node: Node, portion: Portion) -> int:
+    """The portion's own number: its random numbers, and its pile-up, are not those of any other."""
+    if not portion.files:
+        return job.manifest.seed_offset + portion.first_event
+    read = [(file.lfn, file.first_event, file.last_event) for file in portion.files]
+    return job.manifest.seed_offset + zlib.crc32(json.dumps([read, node.lumis], sort_keys=True).encode())
 
 
 def _simulation(node: Node, portion: Portion) -> dict[str, int]:

@@ -7,7 +7,7 @@ never a shell, and every physical name begins with a scheme or '/', so none can 
 from __future__ import annotations
 
 import contextlib
-import os
+import errno
 import re
 import shutil
 import subprocess
@@ -23,6 +23,8 @@ COPY_TIMEOUT_SEC = 2400
 SMALL_TIMEOUT_SEC = 600
 ATTEMPTS = 3
 PAUSE_SEC = 60.0
+# A network file system that hiccups; what is missing, full or forbidden stays so.
+_PASSING_ERRORS = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 _SIZE = re.compile(r"Size:\s*(\d+)")
 _GONE = re.compile(r"no such file|\[3011\]|MISSING", re.IGNORECASE)
 
@@ -77,18 +79,26 @@ class Folder(Transfer):
 
     def put(self, source: Path, pfn: str, checksum: str) -> None:
         target = _as_path(pfn)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, ATTEMPTS + 1):
             try:
-                shutil.copyfile(source, temporary)
-                if temporary.stat().st_size != source.stat().st_size or adler32(temporary) != checksum:
-                    raise Differs(f"{target} is not what was copied to it")
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            raise TransferError(f"{target} cannot be written: {error.strerror or error}") from None
+                return self._copy_out(source, target, checksum)
+            except Differs:
+                if attempt == ATTEMPTS:
+                    raise
+            except OSError as error:
+                if attempt == ATTEMPTS or error.errno not in _PASSING_ERRORS:
+                    raise TransferError(f"{target} cannot be written: {error.strerror or error}") from None
+
+    def _copy_out(self, source: Path, target: Path, checksum: str) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _partial(target)
+        try:
+            shutil.copyfile(source, temporary)
+            if temporary.stat().st_size != source.stat().st_size or adler32(temporary) != checksum:
+                raise Differs(f"{target} is not what was copied to it")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def local_path(self, pfn: str) -> Path | None:
         return _as_path(pfn)
@@ -100,13 +110,14 @@ class Folder(Transfer):
             raise TransferError(f"{pfn} cannot be read: {error.strerror or error}") from None
 
     def remove(self, pfn: str) -> None:
-        path = _as_path(pfn)
-        try:
-            path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise TransferError(f"{path} cannot be removed: {error.strerror or error}") from None
+        """With what a job that was killed in the middle of its copy has left."""
+        for path in (_partial(_as_path(pfn)), _as_path(pfn)):
+            try:
+                path.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise TransferError(f"{path} cannot be removed: {error.strerror or error}") from None
 
     def remove_empty_folder(self, pfn: str) -> None:
         with contextlib.suppress(OSError):
@@ -210,6 +221,11 @@ def transfer_for(pfn: str) -> Transfer | None:
 
 def _as_path(pfn: str) -> Path:
     return Path("/" + re.sub(r"^file:(//localhost)?", "", pfn).lstrip("/"))
+
+
+def _partial(target: Path) -> Path:
+    """The name of a copy that is not whole yet; LFNs carry the attempt, so no two jobs share one."""
+    return target.with_name(f".{target.name}.part")
 
 
 def _host_and_path(pfn: str, verb: str) -> list[str]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from wms2.dagman.throttle import DAGMAN_CONFIG
 from wms2.models.plan import RoundPlan, WorkUnit
 
-GIVE_UP, ABORT, SKIP = 42, 43, 77
-"""What a script answers to DAGMan: no further attempt; stop the whole DAG; the node is done already."""
+GIVE_UP, ABORT, NOT_YET, SKIP = 42, 43, 75, 77
+"""What a script answers to DAGMan: no further attempt; stop the whole DAG; ask me again; the node is done already."""
 
 RETRIES = {"landing": 3, "proc": 3, "merge": 2, "cleanup": 1}
+"""Those that the node's own failures may use up. The POST script counts them; DAGMan is given more."""
+SPARE_RETRIES = 6
+"""For failures that are not the node's own: those of its site, and jobs that somebody removed."""
+
+LEAST_DEFER_SEC, MOST_DEFER_SEC = 5, 300
+SCRIPTS_PER_SEC = 20
+"""How many POST scripts a second may ask whether their node has cooled off, should all nodes fail at once."""
 WORKFLOW_DAG, GROUP_DAG = "workflow.dag", "group.dag"
 
 
@@ -18,7 +27,7 @@ def workflow_dag(plan: RoundPlan) -> str:
     limits = plan.snapshot.limits
     units = "".join(_outer_node(unit) for unit in plan.work_units)
     return (
-        "CONFIG dagman.config\n"
+        f"CONFIG {DAGMAN_CONFIG}\n"
         f"NODE_STATUS_FILE {WORKFLOW_DAG}.status {limits.status_sec}\n"
         f"{units}"
         f"MAXJOBS WorkUnit {limits.concurrent_work_units}\n"
@@ -38,26 +47,46 @@ def _outer_node(unit: WorkUnit) -> str:
     )
 
 
-def group_dag(unit: WorkUnit, status_sec: int) -> str:
+class GroupSettings(NamedTuple):
+    """What the groups of a round have in common."""
+
+    status_sec: int
+    defer_sec: int
+    """How often a POST script that waits for a node to cool off is asked again."""
+    more_retries: int = 0
+    """What rules and handlers of the request want beyond the usual."""
+
+
+def group_settings(plan: RoundPlan) -> GroupSettings:
+    limits, request = plan.snapshot.limits, plan.snapshot.request
+    often = max(limits.cool_off_sec, plan.jobs // SCRIPTS_PER_SEC, LEAST_DEFER_SEC)
+    wanted = [rule.attempts or 0 for rule in request.failure_rules]
+    wanted += [rule.max_retries for handler in request.failure_handlers for rule in handler.rules]
+    return GroupSettings(limits.status_sec, min(often, MOST_DEFER_SEC), max(wanted, default=0))
+
+
+def group_dag(unit: WorkUnit, settings: GroupSettings) -> str:
     """Landing, then the processing nodes at the elected site, then merge, then cleanup."""
     nodes = [name for name, _ in unit.nodes()]
+    spare = SPARE_RETRIES + settings.more_retries
     return (
-        f"NODE_STATUS_FILE {GROUP_DAG}.status {status_sec}\n"
-        + _node("landing", "landing")
-        + "".join(_node(name, "proc") for name in nodes)
-        + _node("merge", "merge")
+        f"NODE_STATUS_FILE {GROUP_DAG}.status {settings.status_sec}\n"
+        + _node("landing", "landing", spare)
+        + "".join(_node(name, "proc", spare) for name in nodes)
+        + _node("merge", "merge", spare)
         + "SCRIPT PRE merge ../post collect\n"
         + f"PRE_SKIP merge {SKIP}\n"
-        + _node("cleanup", "cleanup")
+        + _node("cleanup", "cleanup", 0)
         + _edges(nodes)
         + 'VARS ALL_NODES node="$(JOB)"\n'
-        + "SCRIPT POST ALL_NODES ../post node $JOB $RETURN $JOBID $RETRY $MAX_RETRIES\n"
+        + f"SCRIPT DEFER {NOT_YET} {settings.defer_sec} "
+        + "POST ALL_NODES ../post node $JOB $RETURN $JOBID $RETRY $MAX_RETRIES $DAGID\n"
         + f"ABORT-DAG-ON ALL_NODES {ABORT} RETURN 1\n"
     )
 
 
-def _node(name: str, role: str) -> str:
-    return f"JOB {name} ../{role}.sub\nRETRY {name} {RETRIES[role]} UNLESS-EXIT {GIVE_UP}\n"
+def _node(name: str, role: str, spare: int) -> str:
+    return f"JOB {name} ../{role}.sub\nRETRY {name} {RETRIES[role] + spare} UNLESS-EXIT {GIVE_UP}\n"
 
 
 def _edges(nodes: Iterable[str]) -> str:

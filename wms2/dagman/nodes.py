@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from wms2.dagman.dag_files import GROUP_DAG
+from wms2.dagman.posts import PostRecord, attempts_by_node, newest_post
 from wms2.dagman.round_folder import RoundFile
 from wms2.dagman.status import read_status
 from wms2.models.base import Model
-
-_ATTEMPT = re.compile(r"(?P<node>\w+)\.(?P<cluster>\d+)\.post\.json")
 
 
 class NodeRow(Model):
@@ -33,30 +29,16 @@ def read_nodes(folder: Path, planned: RoundFile) -> Iterator[NodeRow]:
     """Every node of every unit that has begun; a unit without a status file has not."""
     for unit in planned.work_units:
         status = read_status(folder / unit.name / f"{GROUP_DAG}.status")
-        for name, state in (status.nodes if status else {}).items():
-            clusters = attempt_clusters(folder / unit.name, name)
-            post = _post(folder / unit.name / f"{name}.post.json")
+        attempts = attempts_by_node(folder / unit.name) if status else {}
+        for name, standing in (status.nodes if status else {}).items():
+            post = newest_post(folder / unit.name, name) or PostRecord()
             yield NodeRow(
                 unit=unit.name,
                 node=name,
-                status=state.status.name,
-                attempts=len(clusters),
-                site=post.get("job", {}).get("site"),
-                exit_code=post.get("job", {}).get("exit_code"),
-                category=post.get("classification", {}).get("category"),
-                cluster=post.get("cluster"),
+                status=standing.name,
+                attempts=len(attempts.get(name, [])),
+                site=post.site,
+                exit_code=post.exit_code,
+                category=post.category or None,
+                cluster=post.cluster,
             )
-
-
-def attempt_clusters(folder: Path, node: str) -> list[int]:
-    """The cluster ids of a node's finished attempts, oldest first."""
-    matches = (_ATTEMPT.fullmatch(path.name) for path in folder.glob(f"{node}.*.post.json"))
-    return sorted(int(match["cluster"]) for match in matches if match and match["node"] == node)
-
-
-def _post(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -24,9 +24,9 @@ def read_merge_output(folder: Path, planned: RoundFile, unit: RoundUnit) -> Merg
 
 
 def produced_units(
-    folder: Path, planned: RoundFile, credited: Collection[int] = ()
+    folder: Path, planned: RoundFile, among: Iterable[RoundUnit] | None = None
 ) -> Iterator[tuple[RoundUnit, MergeOutput]]:
-    """Units that are complete on disk and not yet credited. Stateless: it can start from nothing."""
-    for unit in planned.work_units:
-        if unit.number not in credited and (output := read_merge_output(folder, planned, unit)):
+    """Units that are complete on disk: all such, or those of some. Stateless: it can start from nothing."""
+    for unit in planned.work_units if among is None else among:
+        if output := read_merge_output(folder, planned, unit):
             yield unit, output

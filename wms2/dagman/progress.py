@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
+from wms2.core.plain import plain_line, plain_text
 from wms2.dagman.dag_files import GROUP_DAG, WORKFLOW_DAG
 from wms2.dagman.metrics import DagEnd, read_metrics
+from wms2.dagman.posts import read_object, site_name, whole_number, word
 from wms2.dagman.round_folder import RoundFile, RoundUnit
-from wms2.dagman.status import NodeStatus, read_status
+from wms2.dagman.status import DagStatusFile, NodeStatus, read_status, read_totals
+from wms2.models.plan import NODES_BESIDE_PROCESSING
 from wms2.models.progress import DagOutcome, NodeFailure, RoundProgress, UnitFailure
 
-NODES_BESIDE_PROCESSING = 3
-"""Landing, merge and cleanup."""
+REMOVAL_FILE = "removal.json"
+
+_NOT_BEGUN = (NodeStatus.NOT_READY, NodeStatus.READY, NodeStatus.PRE)
 
 
 class QueuedDagman(Protocol):
@@ -27,16 +31,16 @@ class QueuedDagman(Protocol):
     def held(self) -> bool: ...
     @property
     def hold_reason(self) -> str | None: ...
-    @property
-    def nodes_done(self) -> int: ...
-    @property
-    def nodes_failed(self) -> int: ...
-    @property
-    def jobs_idle(self) -> int: ...
-    @property
-    def jobs_running(self) -> int: ...
-    @property
-    def jobs_held(self) -> int: ...
+
+
+class Counts(NamedTuple):
+    """Where the nodes of a work unit that runs are."""
+
+    done: int
+    failed: int
+    idle: int
+    running: int
+    held: int
 
 
 def read_progress(
@@ -45,13 +49,17 @@ def read_progress(
     cluster: int,
     queued: Sequence[QueuedDagman],
     produced: Collection[int],
+    status: DagStatusFile | None,
+    counts: Mapping[str, Counts],
 ) -> RoundProgress:
-    """`queued` are the DAGMans of this cluster in the queue now; `produced` the units with a valid output."""
+    """`queued` are the DAGMans of this cluster in the queue; `produced` the units with a valid output.
+
+    `status` is what the outer DAGMan has written of the units last, `counts` what those of the units have.
+    """
     units = planned.work_units
-    groups = [dagman for dagman in queued if dagman.node is not None]
     done = [unit for unit in units if unit.number in produced]
-    running = {dagman.node for dagman in groups} - {unit.name for unit in done}
-    failed = [name for name in failed_units(folder) if name not in running]
+    running = set(counts) - {unit.name for unit in done}
+    failed = [name for name in given_up(status) if name not in running]
     return RoundProgress(
         outcome=read_outcome(folder, planned, cluster, queued, produced),
         units_total=len(units),
@@ -60,16 +68,30 @@ def read_progress(
         units_running=len(running),
         nodes_total=sum(_nodes(unit) for unit in units),
         nodes_done=sum(_nodes(unit) for unit in done)
-        + sum(dagman.nodes_done for dagman in groups if dagman.node in running),
-        nodes_failed=sum(dagman.nodes_failed for dagman in groups)
+        + sum(count.done for node, count in counts.items() if node in running),
+        nodes_failed=sum(count.failed for count in counts.values())
         + sum(_failed_nodes(folder / name) for name in failed),
-        jobs_idle=sum(dagman.jobs_idle for dagman in groups),
-        jobs_running=sum(dagman.jobs_running for dagman in groups),
-        jobs_held=sum(dagman.jobs_held for dagman in groups),
+        jobs_idle=sum(count.idle for count in counts.values()),
+        jobs_running=sum(count.running for count in counts.values()),
+        jobs_held=sum(count.held for count in counts.values()),
         dagmans_held=sum(dagman.held for dagman in queued),
         hold_reason=next((dagman.hold_reason or "" for dagman in queued if dagman.held), ""),
         events_total=sum(unit.events for unit in units),
         events_done=sum(unit.events for unit in done),
+    )
+
+
+def read_counts(folder: Path, unit: str) -> Counts:
+    """From the status file of a work unit's DAGMan; nothing as long as there is none."""
+    totals = read_totals(f"{folder}/{unit}/{GROUP_DAG}.status") or {}
+    held, waiting = totals.get("JobProcsHeld", 0), totals.get("JobProcsIdle", 0)
+    return Counts(
+        done=totals.get("NodesDone", 0),
+        failed=totals.get("NodesFailed", 0),
+        # DAGMan counts held ones as idle, too.
+        idle=max(waiting - held, 0),
+        running=max(totals.get("NodesQueued", 0) - waiting, 0),
+        held=held,
     )
 
 
@@ -86,23 +108,56 @@ def read_outcome(
     if len(produced) == len(planned.work_units):
         return DagOutcome.COMPLETED
     metrics = read_metrics(folder / f"{WORKFLOW_DAG}.metrics", cluster)
+    removed = metrics is None or metrics.dag_status == DagEnd.REMOVED
+    # Also one that was removed before it could leave a word.
+    if removed and removed_by_wms2(folder, cluster):
+        return DagOutcome.ABORTED
     if metrics is None:
         return DagOutcome.VANISHED
-    ends: dict[int, DagOutcome] = {DagEnd.ABORTED: DagOutcome.ABORTED, DagEnd.REMOVED: DagOutcome.STOPPED}
-    return ends.get(metrics.dag_status, DagOutcome.PARTIAL)
+    if removed:
+        return DagOutcome.STOPPED
+    return DagOutcome.ABORTED if metrics.dag_status == DagEnd.ABORTED else DagOutcome.PARTIAL
 
 
-def failed_units(folder: Path) -> list[str]:
-    """Work units that the outer DAGMan has given up, as its status file says."""
-    status = read_status(folder / f"{WORKFLOW_DAG}.status")
+def mark_removal(folder: Path, cluster: int, reason: str) -> None:
+    """Note that WMS2 itself is about to remove the DAG, and why. Its end is then an abort and no stop."""
+    partial = folder / f"{REMOVAL_FILE}.partial"
+    partial.write_text(json.dumps({"cluster": cluster, "reason": reason}) + "\n")
+    partial.rename(folder / REMOVAL_FILE)
+
+
+def removed_by_wms2(folder: Path, cluster: int) -> str:
+    """Why WMS2 removed the DAG that ran as this cluster; empty when it did not."""
+    noted = read_object(folder / REMOVAL_FILE) or {}
+    return plain_line(noted.get("reason")) if noted.get("cluster") == cluster else ""
+
+
+def read_outer_status(folder: Path) -> DagStatusFile | None:
+    """What the outer DAGMan has written of the work units last."""
+    return read_status(folder / f"{WORKFLOW_DAG}.status")
+
+
+def given_up(status: DagStatusFile | None) -> list[str]:
+    """Work units that the outer DAGMan has given up."""
+    nodes = status.nodes if status else {}
+    return [name for name, standing in nodes.items() if standing is NodeStatus.ERROR]
+
+
+def begun_units(
+    planned: RoundFile, status: DagStatusFile | None, running: Collection[str]
+) -> tuple[RoundUnit, ...]:
+    """Those that can have an output by now; all, as long as the outer DAGMan has not written which it began."""
     if status is None:
-        return []
-    return [name for name, node in status.nodes.items() if node.status == NodeStatus.ERROR]
+        return planned.work_units
+    return tuple(
+        unit
+        for unit in planned.work_units
+        if unit.name in running or status.nodes.get(unit.name) not in _NOT_BEGUN
+    )
 
 
 def _failed_nodes(folder: Path) -> int:
-    status = read_status(folder / f"{GROUP_DAG}.status")
-    return status.counts.get("NodesFailed", 0) if status else 0
+    return (read_totals(f"{folder}/{GROUP_DAG}.status") or {}).get("NodesFailed", 0)
 
 
 def explain_failures(
@@ -121,8 +176,8 @@ def explain_failures(
         ]
     missing = [unit for unit in planned.work_units if unit.number not in produced]
     if outcome is not DagOutcome.PARTIAL:
-        given_up = set(failed_units(folder))
-        missing = [unit for unit in missing if unit.name in given_up]
+        lost = set(given_up(read_outer_status(folder)))
+        missing = [unit for unit in missing if unit.name in lost]
     return [_explain(folder / unit.name, unit) for unit in missing]
 
 
@@ -130,20 +185,32 @@ def _explain(folder: Path, unit: RoundUnit) -> UnitFailure:
     if (folder / "merge_output.json").exists():
         reason = "its merge_output.json is not valid, or belongs to another unit, or contradicts the ledger"
         return UnitFailure(unit=unit.name, verdict=reason)
-    try:
-        verdict = json.loads((folder / "verdict.json").read_bytes())
-        nodes = tuple(NodeFailure.model_validate(node) for node in verdict.get("nodes", []))
-        text = str(verdict.get("reason") or verdict["verdict"])
-    except (OSError, ValueError, KeyError, AttributeError):
-        nodes, text = (), "unexplained"
+    verdict = read_object(folder / "verdict.json") or {}
+    told = verdict.get("nodes")
+    nodes = (
+        tuple(_node_failure(node) for node in told if isinstance(node, dict))
+        if isinstance(told, list)
+        else ()
+    )
+    text = plain_line(verdict.get("reason") or verdict.get("verdict")) or "unexplained"
     tail = "" if nodes else _tail(folder / f"{GROUP_DAG}.dagman.out")
     return UnitFailure(unit=unit.name, verdict=text, nodes=nodes, log_tail=tail)
+
+
+def _node_failure(node: dict[str, Any]) -> NodeFailure:
+    return NodeFailure(
+        node=plain_line(node.get("node"), 50),
+        exit_code=whole_number(node.get("exit_code")) or 0,
+        site=site_name(node.get("site")),
+        category=word(node.get("category")),
+        reason=plain_line(node.get("reason")),
+    )
 
 
 def _tail(path: Path, lines: int = 20) -> str:
     try:
         with path.open(errors="replace") as file:
-            return "".join(deque(file, maxlen=lines))
+            return plain_text("".join(deque(file, maxlen=lines)))
     except OSError:
         return ""
 

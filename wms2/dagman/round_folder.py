@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
 import os
 import shutil
 import sys
-import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from wms2.dagman.dag_files import GROUP_DAG, WORKFLOW_DAG, group_dag, workflow_dag
-from wms2.dagman.submit_files import dagman_config, round_include, submit_files
+from pydantic_core import to_json
+
+from wms2.dagman.dag_files import (
+    GROUP_DAG,
+    WORKFLOW_DAG,
+    GroupSettings,
+    group_dag,
+    group_settings,
+    workflow_dag,
+)
+from wms2.dagman.include import ROUND_INCLUDE
+from wms2.dagman.placing import flush_file_system, flush_names, partial_name
+from wms2.dagman.policy_file import POLICY_FILE, policy_text
+from wms2.dagman.snapshot_file import Frozen, freeze, read_frozen
+from wms2.dagman.submit_files import PILEUP_FILE, round_include, submit_files
+from wms2.dagman.throttle import DAGMAN_CONFIG, dagman_config
 from wms2.errors import UserError
 from wms2.models.base import Model
-from wms2.models.manifest import manifest_of
+from wms2.models.manifest import Manifests
+from wms2.models.parameter_set import pset_files
 from wms2.models.plan import RoundPlan, Snapshot, WorkUnit, unit_name
 
-ROUND_FILE, SNAPSHOT_FILE, MANIFEST_FILE = "round.json", "snapshot.json", "manifest.json"
+ROUND_FILE, SNAPSHOT_FILE, MANIFEST_FILE = "round.json", "snapshot.jsonl", "manifest.json"
 
 _LAUNCHER = """#!{python} -ES
 import sys
-import tempfile
 
 from post_script.__main__ import main
 
@@ -53,44 +68,67 @@ class RoundFile(Model):
     request: str
     round: int
     digest: str
+    priority: int = 0
     nodes: dict[str, int]
     edges: int
     work_units: tuple[RoundUnit, ...]
     problems: tuple[str, ...] = ()
 
 
-def write_round(plan: RoundPlan, folder: Path) -> RoundFile:
-    """Write all files of a round.
+def write_round(
+    plan: RoundPlan, folder: Path, frozen: Frozen | None = None, psets: Mapping[str, bytes] | None = None
+) -> RoundFile:
+    """Write all files of a round; `frozen` is the file of the plan's snapshot where there is one already.
+
+    `psets` are the configurations that the request brings along, by the name of their file.
 
     They appear under the final name only when all are there: a crash leaves nothing that could be submitted.
     Writing the same plan again changes nothing; another plan in the same place is refused.
     """
-    described = describe(plan)
-    if folder.exists():
-        _refuse_another_plan(folder, described)
-        return described
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
-    try:
+    with partial_name(folder) as partial:
+        partial.mkdir()
+        described = describe(plan, _place_snapshot(plan, partial / SNAPSHOT_FILE, frozen))
+        if folder.exists():
+            _refuse_another_plan(folder, described)
+            return described
+        _write_psets(plan.snapshot, psets or {}, partial)
         _write_files(plan, described, partial)
+        flush_file_system(partial)
         partial.rename(folder)
-    except OSError:
-        shutil.rmtree(partial, ignore_errors=True)
-        if not folder.exists():
-            raise
-        # Another process wrote the same round in the meantime.
-        _refuse_another_plan(folder, described)
+        flush_names(folder.parent)
     return described
 
 
-def _write_files(plan: RoundPlan, described: RoundFile, partial: Path) -> None:
-    partial.chmod(0o755)
+def _place_snapshot(plan: RoundPlan, path: Path, frozen: Frozen | None) -> str:
+    """The digest of what the round was planned from, which from now on is in its folder."""
+    if frozen is None:
+        return freeze(plan.snapshot, path).digest
+    try:
+        os.link(frozen.path, path)
+    except OSError:
+        # Another file system, or one without links.
+        shutil.copyfile(frozen.path, path)
+    return frozen.digest
+
+
+def _write_files(plan: RoundPlan, described: RoundFile, folder: Path) -> None:
     for name, text in _shared_files(plan, described).items():
-        (partial / name).write_text(text)
-    _write_programs(partial)
+        (folder / name).write_text(text)
+    if plan.snapshot.pileups:
+        (folder / PILEUP_FILE).write_bytes(pileup_file(plan.snapshot))
+    _write_programs(folder)
+    manifests, settings = Manifests(plan.snapshot), group_settings(plan)
     for unit in plan.work_units:
-        _write_unit(partial / unit.name, unit, plan)
-    os.sync()
+        _write_unit(folder / unit.name, unit, manifests, settings)
+
+
+def _write_psets(snapshot: Snapshot, psets: Mapping[str, bytes], folder: Path) -> None:
+    """Each once for all jobs of the round, and the very one that the request names."""
+    for file in pset_files(snapshot.request.payload_config):
+        content = psets.get(file.name, b"")
+        if hashlib.sha256(content).hexdigest() != file.digest:
+            raise UserError(f"the configuration {file.name} is missing, or not the one that was imported")
+        (folder / file.name).write_bytes(content)
 
 
 def read_round(folder: Path) -> RoundFile:
@@ -104,26 +142,26 @@ def read_round(folder: Path) -> RoundFile:
         ) from error
 
 
-def read_snapshot(folder: Path) -> Snapshot:
+def read_snapshot(folder: Path) -> Frozen:
     """What the round in a folder was planned from; UserError when that is gone or was changed."""
     described = read_round(folder)
-    try:
-        snapshot = Snapshot.model_validate_json((folder / SNAPSHOT_FILE).read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder / SNAPSHOT_FILE} is missing or unreadable; plan the round again") from error
-    if snapshot.digest() != described.digest:
-        raise UserError(
-            f"{folder / SNAPSHOT_FILE} is not what the round was planned from; plan the round again"
-        )
-    return snapshot
+    path = folder / SNAPSHOT_FILE
+    frozen = read_frozen(path)
+    if frozen is None:
+        raise UserError(f"{path} is missing; plan the round again")
+    if frozen.digest != described.digest:
+        raise UserError(f"{path} is not what the round was planned from; plan the round again")
+    return frozen
 
 
-def describe(plan: RoundPlan) -> RoundFile:
+def describe(plan: RoundPlan, digest: str) -> RoundFile:
+    """The round in a few words; the digest is that of the frozen snapshot."""
     units = plan.work_units
     return RoundFile(
         request=plan.snapshot.request.request_name,
         round=plan.snapshot.round,
-        digest=plan.snapshot.digest(),
+        digest=digest,
+        priority=plan.snapshot.priority,
         nodes={
             "Landing": len(units),
             "Processing": plan.jobs,
@@ -154,19 +192,24 @@ def _shared_files(plan: RoundPlan, described: RoundFile) -> dict[str, str]:
     snapshot = plan.snapshot
     return {
         ROUND_FILE: described.model_dump_json(indent=1) + "\n",
-        SNAPSHOT_FILE: snapshot.model_dump_json() + "\n",
         WORKFLOW_DAG: workflow_dag(plan),
-        "dagman.config": dagman_config(snapshot),
-        "round.inc": round_include(snapshot.sites, snapshot.request.priority),
-        "policy.json": files("post_script").joinpath("policy.json").read_text(),
+        DAGMAN_CONFIG: dagman_config(snapshot),
+        ROUND_INCLUDE: round_include(snapshot.sites, snapshot.priority),
+        POLICY_FILE: policy_text(snapshot),
         **submit_files(plan),
     }
 
 
-def _write_unit(folder: Path, unit: WorkUnit, plan: RoundPlan) -> None:
+def pileup_file(snapshot: Snapshot) -> bytes:
+    """`pileup.json.gz`, the same bytes each time: the files of all pile-up, for the sandbox of processing jobs."""
+    content = to_json({"version": 1, "datasets": snapshot.pileups})
+    return gzip.compress(content, compresslevel=6, mtime=0)
+
+
+def _write_unit(folder: Path, unit: WorkUnit, manifests: Manifests, settings: GroupSettings) -> None:
     folder.mkdir()
-    (folder / GROUP_DAG).write_text(group_dag(unit, plan.snapshot.limits.status_sec))
-    (folder / MANIFEST_FILE).write_text(manifest_of(unit, plan.snapshot).model_dump_json() + "\n")
+    (folder / GROUP_DAG).write_text(group_dag(unit, settings))
+    (folder / MANIFEST_FILE).write_bytes(manifests.text(unit))
 
 
 def _write_programs(folder: Path) -> None:

@@ -25,44 +25,43 @@ class NodeStatus(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
-    status: NodeStatus
-    retries: int
-    details: str
-
-
-@dataclass(frozen=True, slots=True)
 class DagStatusFile:
     """A whole status file. `counts` are DAGMan's totals, such as NodesDone."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    nodes: dict[str, NodeState] = field(default_factory=dict)
+    nodes: dict[str, NodeStatus] = field(default_factory=dict)
 
 
 _COUNT = re.compile(r"^  (Nodes\w+|JobProcs\w+|DagStatus) = (-?\d+)", re.MULTILINE)
-_NODE = re.compile(
-    r'^  Node = "(?P<node>[^"]+)";.*?\n'
-    r"  NodeStatus = (?P<status>\d+);.*?\n"
-    r'(?:  StatusDetails = "(?P<details>[^"]*)";.*?\n)?'
-    r"(?:  RetryCount = (?P<retries>\d+);)?",
-    re.MULTILINE,
-)
+# It begins with plain text instead of `^`, which the search finds several times as fast.
+_NODE = re.compile(r'\n  Node = "([^"]+)";\n  NodeStatus = (\d+);')
+_STATUSES = {str(status.value): status for status in NodeStatus}
+
+
+_TOTALS_BYTES = 2048
+"""More than the totals take, at the beginning of the file."""
+
+
+def read_totals(path: str) -> dict[str, int] | None:
+    """DAGMan's totals alone, such as NodesDone; None when there is no file yet, or it is torn."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a Path takes longer than the reading
+            totals, end, _ = file.read(_TOTALS_BYTES).decode(errors="replace").partition("\n]")
+    except OSError:
+        return None
+    return {name: int(value) for name, value in _COUNT.findall(totals)} if end else None
 
 
 def read_status(path: Path) -> DagStatusFile | None:
     """None when there is no file yet, or it is torn: look again later."""
     try:
-        text = path.read_text(errors="replace")
+        text = path.read_bytes().decode(errors="replace")
     except OSError:
         return None
     if "StatusEnd" not in text:
         return None
-    counts = {name: int(value) for name, value in _COUNT.findall(text)}
-    nodes = {
-        match["node"]: NodeState(
-            NodeStatus(int(match["status"])), int(match["retries"] or 0), match["details"] or ""
-        )
-        for match in _NODE.finditer(text)
-        if int(match["status"]) in NodeStatus._value2member_map_
-    }
-    return DagStatusFile(counts, nodes)
+    totals, _, _ = text.partition('"NodeStatus"')
+    return DagStatusFile(
+        counts={name: int(value) for name, value in _COUNT.findall(totals)},
+        nodes={node[1]: _STATUSES[node[2]] for node in _NODE.finditer(text) if node[2] in _STATUSES},
+    )

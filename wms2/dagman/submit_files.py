@@ -9,19 +9,33 @@ HTCondor reads them again at each submission.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import NamedTuple
 
+from wms2.core.sizing import (
+    LEAST_DISK_MB,
+    job_sec,
+    merge_disk_mb,
+    merge_memory_mb,
+    merge_sec,
+    processing_disk_mb,
+)
 from wms2.dagman.classads import AttributeValue, attribute_lines
+from wms2.models.parameter_set import pset_files
 from wms2.models.plan import RoundPlan, Snapshot
+from wms2.models.request import Request
 
+PILEUP_FILE = "pileup.json.gz"
 LONGEST_WALL_MIN = 48 * 60
-SMALLEST_DISK_KB = 500_000
+CLEANUP_SEC = 1800
+MARGIN = 1.2
+"""The watchdog in the job ends it at its limits and sends a report. Where HTCondor has to end it, nothing is sent."""
 
 # The site of the machine comes into the job's ad by this, whatever the schedd is configured to record.
 _MACHINE = "job_machine_attrs = GLIDEIN_CMSSite\njob_machine_attrs_history_length = 1\n"
 _INFORMATION = (
     "job_ad_information_attrs = MachineAttrGLIDEIN_CMSSite0, ExitCode, ExitBySignal, ExitSignal, "
-    "MemoryUsage, ResidentSetSize, RemoteUserCpu, RemoteSysCpu, RemoteWallClockTime, RequestMemory, DAGNodeName\n"
+    "MemoryUsage, ResidentSetSize, RemoteUserCpu, RemoteSysCpu, RemoteWallClockTime, RequestMemory, RequestCpus, "
+    "DAGNodeName\n"
 )
 _AT_ELECTED_SITE = (
     '+DESIRED_Sites = "$(elected_site)"\n'
@@ -29,40 +43,72 @@ _AT_ELECTED_SITE = (
 )
 
 
-def round_include(sites: Sequence[str], priority: int, credential: Path | None = None) -> str:
+def round_include(sites: Sequence[str], priority: int) -> str:
     """`round.inc`: what the worker may change while the round runs; it reaches nodes submitted later."""
-    lines = [f"allowed_sites = {','.join(sites)}", f"round_priority = {priority}"]
-    if credential is not None:
-        lines.append(f"x509userproxy = {credential}")
-    return "\n".join(lines) + "\n"
+    return f"allowed_sites = {','.join(sites)}\nround_priority = {priority}\n"
 
 
-def dagman_config(snapshot: Snapshot) -> str:
-    """Settings of the outer DAGMan, which hands them on to those of the work units."""
-    limits = snapshot.limits
-    return (
-        f"DAGMAN_MAX_JOBS_IDLE = {limits.jobs_idle}\n"
-        f"DAGMAN_MAX_JOBS_SUBMITTED = {limits.jobs_submitted}\n"
-        f"DAGMAN_MAX_PRE_SCRIPTS = {limits.scripts_per_group}\n"
-        f"DAGMAN_MAX_POST_SCRIPTS = {limits.scripts_per_group}\n"
-        f"DAGMAN_USER_LOG_SCAN_INTERVAL = {limits.log_scan_sec}\n"
-        "DAGMAN_MAX_SUBMITS_PER_INTERVAL = 100\n"
-        "DAGMAN_RESET_RETRIES_UPON_RESCUE = True\n"
-        "DAGMAN_ALWAYS_RUN_POST = False\n"
-        "DAGMAN_USE_STRICT = 0\n"
-    )
+class _Needs(NamedTuple):
+    """What a kind of job asks for."""
+
+    cores: int
+    memory_mb: int
+    disk_mb: int
+    wall_sec: float
+    """The estimate."""
+    gpus: str = ""
+
+    @property
+    def wall_minutes(self) -> int:
+        """Twice the estimate and half an hour: a slow machine is no failure."""
+        return min(LONGEST_WALL_MIN, int(2 * self.wall_sec / 60) + 30)
 
 
 def submit_files(plan: RoundPlan) -> dict[str, str]:
     """File name -> text of the four submit files of a round."""
-    snapshot = plan.snapshot
-    mode = "pilot" if snapshot.pilot else "process"
+    snapshot, sizing = plan.snapshot, plan.snapshot.sizing
+    mode, small = "pilot" if snapshot.pilot else "process", merge_memory_mb(sizing)
+    processing = _Needs(
+        sizing.cores,
+        sizing.memory_mb,
+        processing_disk_mb(plan),
+        _processing_sec(plan),
+        _gpus(snapshot.request),
+    )
+    merge = _Needs(1, small, merge_disk_mb(plan), merge_sec(plan))
+    cleanup = _Needs(1, small, LEAST_DISK_MB, CLEANUP_SEC)
+    brought = [PILEUP_FILE] if snapshot.pileups else []
+    brought += [file.name for file in pset_files(snapshot.request.payload_config)]
+    to_process = ", ".join(["manifest.json", *(f"../{name}" for name in brought)])
+    to_merge = "manifest.json, merge_input.json"
     return {
         "landing.sub": _landing(snapshot),
-        "proc.sub": _payload_job(plan, "Processing", mode, "manifest.json"),
-        "merge.sub": _payload_job(plan, "Merge", "merge", "manifest.json, merge_input.json"),
-        "cleanup.sub": _payload_job(plan, "Cleanup", "cleanup", "manifest.json, merge_input.json"),
+        "proc.sub": _payload_job(snapshot, "Processing", mode, to_process, processing),
+        "merge.sub": _payload_job(snapshot, "Merge", "merge", to_merge, merge),
+        "cleanup.sub": _payload_job(snapshot, "Cleanup", "cleanup", to_merge, cleanup),
     }
+
+
+def _gpus(request: Request) -> str:
+    """A GPU with the memory, for the CUDA runtime and of one of the capabilities that the request names.
+
+    HTCondor takes versions of two numbers only.
+    """
+    asked = request.gpu_params
+    if not request.requires_gpu or asked is None:
+        return ""
+    capabilities = ", ".join(dict.fromkeys(map(_two_numbers, asked.cuda_capabilities)))
+    return (
+        "request_gpus = 1\n"
+        f"gpus_minimum_memory = {asked.gpu_memory_mb}\n"
+        f"gpus_minimum_runtime = {_two_numbers(asked.cuda_runtime)}\n"
+        f"require_gpus = member(Capability, {{{capabilities}}})\n"
+    )
+
+
+def _two_numbers(version: str) -> str:
+    """11.2 of 11.2.152, 11.0 of 11"""
+    return ".".join([*version.split("."), "0"][:2])
 
 
 def _landing(snapshot: Snapshot) -> str:
@@ -84,10 +130,8 @@ def _landing(snapshot: Snapshot) -> str:
     )
 
 
-def _payload_job(plan: RoundPlan, role: str, mode: str, inputs: str) -> str:
-    snapshot = plan.snapshot
-    request = snapshot.request
-    gpus = "request_gpus = 1\n" if role == "Processing" and request.requires_gpu else ""
+def _payload_job(snapshot: Snapshot, role: str, mode: str, inputs: str, needs: _Needs) -> str:
+    """Memory is raised for a node by a line in `memory.inc`."""
     return (
         "universe = vanilla\n"
         "executable = ../sandbox.pyz\n"
@@ -95,17 +139,17 @@ def _payload_job(plan: RoundPlan, role: str, mode: str, inputs: str) -> str:
         "include : ../round.inc\n"
         "include : site.inc\n"
         "include : memory.inc\n"
-        f"request_cpus = {snapshot.sizing.cores if role == 'Processing' else 1}\n"
-        f"request_memory = $($(node)_memory:{snapshot.sizing.memory_mb})\n"
-        f"request_disk = {_disk_kb(plan)}\n"
-        + gpus
+        f"request_cpus = {needs.cores}\n"
+        f"request_memory = $($(node)_memory:{needs.memory_mb})\n"
+        f"request_disk = {needs.disk_mb * 1000}\n"
+        + needs.gpus
         + _AT_ELECTED_SITE
-        + _attributes(snapshot, role, _wall_minutes(plan))
+        + _attributes(snapshot, role, needs.wall_minutes)
         + _files(snapshot)
         + 'environment = "WMS2_SITE=$$(GLIDEIN_CMSSite:none) WMS2_CLUSTER=$(Cluster)"\n'
         "should_transfer_files = YES\n"
         "when_to_transfer_output = ON_EXIT\n"
-        f"transfer_input_files = {inputs}\n"
+        f"transfer_input_files = {inputs}$(job_token)\n"
         "transfer_output_files = report.json, FrameworkJobReport.xml\n"
         'transfer_output_remaps = "report.json = $(node).$(Cluster).report.json ; '
         'FrameworkJobReport.xml = $(node).$(Cluster).fjr.xml"\n'
@@ -134,7 +178,8 @@ def _attributes(snapshot: Snapshot, role: str, wall_minutes: int) -> str:
 def _files(snapshot: Snapshot) -> str:
     """Names carry the cluster id, so an attempt never writes over another; and how every job can end.
 
-    A job that was evicted ends too, instead of starting again under the same cluster id: DAGMan makes a new
+    HTCondor's limits are the last resort, with a margin above those of the watchdog in the job. A job that was evicted
+    ends too, instead of starting again under the same cluster id: DAGMan makes a new
     attempt, and a first execution that lingers somewhere can never touch the files of the second.
     """
     idle, held = snapshot.limits.idle_sec, snapshot.limits.held_sec
@@ -144,16 +189,16 @@ def _files(snapshot: Snapshot) -> str:
         "evicted": "(JobStatus == 1 && NumJobStarts > 0)",
         "idle": f"(JobStatus == 1 && {since} > {idle})",
         "held": f"(JobStatus == 5 && {since} > {held})",
-        "wall": f"({running} && (time() - JobCurrentStartDate) > MaxWallTimeMins * 60)",
-        "memory": "(JobStatus == 2 && (MemoryUsage ?: 0) > RequestMemory)",
-        "disk": "(JobStatus == 2 && (DiskUsage ?: 0) > RequestDisk)",
+        "wall": f"({running} && (time() - JobCurrentStartDate) > {MARGIN} * MaxWallTimeMins * 60)",
+        "memory": f"(JobStatus == 2 && (MemoryUsage ?: 0) > {MARGIN} * RequestMemory)",
+        "disk": f"(JobStatus == 2 && (DiskUsage ?: 0) > {MARGIN} * RequestDisk)",
     }
     reason = (
         f'ifThenElse({over["evicted"]}, strcat("WMS2 evicted at ", DESIRED_Sites), '
         f'ifThenElse({over["idle"]}, strcat("WMS2 idle at ", DESIRED_Sites), '
         f'ifThenElse({over["held"]}, strcat("WMS2 held: ", HoldReason ?: "no reason given"), '
-        f'ifThenElse({over["wall"]}, "WMS2 wall time above MaxWallTimeMins", '
-        f'ifThenElse({over["memory"]}, "WMS2 memory above RequestMemory", "WMS2 disk above RequestDisk")))))'
+        f'ifThenElse({over["wall"]}, "WMS2 wall time far above MaxWallTimeMins", '
+        f'ifThenElse({over["memory"]}, "WMS2 memory far above RequestMemory", "WMS2 disk far above RequestDisk")))))'
     )
     return (
         "output = $(node).$(Cluster).out\n"
@@ -164,20 +209,8 @@ def _files(snapshot: Snapshot) -> str:
     )
 
 
-def _wall_minutes(plan: RoundPlan) -> int:
-    """Twice the longest job's estimate and half an hour: a slow machine is no failure."""
-    longest = max(job.events for unit in plan.work_units for job in unit.jobs)
-    estimate = longest * plan.snapshot.sizing.time_per_event_sec / plan.snapshot.sizing.cores
-    return min(LONGEST_WALL_MIN, int(2 * estimate / 60) + 30)
-
-
-def _disk_kb(plan: RoundPlan) -> int:
-    """Twice what the largest job reads and writes, and never less than a working area needs."""
-    per_event = plan.snapshot.sizing.size_per_event_kb
-    largest = max(
-        sum(part.size_bytes for part in job.files) / 1000 + job.events * per_event
-        for unit in plan.work_units
-        for job in unit.jobs
-    )
-    merging = max(unit.events for unit in plan.work_units) * per_event
-    return max(SMALLEST_DISK_KB, int(2 * max(largest, merging)))
+def _processing_sec(plan: RoundPlan) -> float:
+    """Of the longest job. A pilot is there because estimates may be wrong: it has its time to measure in any case."""
+    snapshot = plan.snapshot
+    estimate = job_sec(snapshot.sizing, max(job.events for unit in plan.work_units for job in unit.jobs))
+    return max(estimate, snapshot.pilot.time_budget_sec) if snapshot.pilot else estimate

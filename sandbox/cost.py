@@ -1,14 +1,10 @@
-"""What a pilot's measurements say about the jobs to come. Pure arithmetic."""
+"""What a pilot's measurements say about the time of jobs. Pure arithmetic."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Sequence
 
-MEMORY_MARGIN = 1.2
-LEAST_MB_PER_CORE = 2000
-MOST_MB_PER_CORE = 3000
-EVENTS_ROUNDING = 100
 # Of the longest measurement, the part that its events must have before a slope means anything.
 LEAST_EVENT_SHARE = 0.1
 
@@ -58,16 +54,3 @@ def converged(measurements: Sequence[tuple[int, float]], tolerance: float) -> bo
         return False
     before, after = fit(measurements[:-1]).sec_per_event, fit(measurements).sec_per_event
     return abs(after - before) <= tolerance * after
-
-
-def events_per_job(cost: Cost, target_job_sec: float) -> int:
-    """As many events as fill the target, a round number where it is large enough to be one."""
-    events = int(target_job_sec / cost.sec_per_event) if cost.sec_per_event > 0 else 1
-    if events > EVENTS_ROUNDING:
-        events -= events % EVENTS_ROUNDING
-    return max(1, events)
-
-
-def memory_mb(peak_rss_mb: float, cores: int) -> int:
-    """A fifth above the measured peak, within what sites offer per core."""
-    return int(min(max(peak_rss_mb * MEMORY_MARGIN, LEAST_MB_PER_CORE * cores), MOST_MB_PER_CORE * cores))

@@ -1,0 +1,224 @@
+"""What follows from a failure: the policy's rule, then the request's own handlers."""
+
+from __future__ import annotations
+
+import time
+
+from post_script.attempt import LONGEST_MESSAGE
+from post_script.files import append_line, clean
+from post_script.history import classification, earlier_attempts
+from post_script.names import ABORT, GIVE_UP, MEMORY_INCLUDE, RETRY, role_of
+from post_script.policy import UNCLASSIFIED, Failure, classify, fitting_rules, load_policy, with_category
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from post_script.attempt import Attempt
+
+_ACTIONS = {RETRY: "retry", GIVE_UP: "permanent_failure", ABORT: "abort"}
+_OF_A_MESSAGE, _OF_THE_LOG = 900, 4000
+
+
+def decide(attempt: Attempt, reason: str, post: dict[str, Any], retry: int, most_retries: int) -> Verdict:
+    """Judge a failed attempt. What the judgement changes, such as the memory, is changed here."""
+    policy = load_policy()
+    verdict = Verdict(attempt, policy, reason, post, retry, most_retries)
+    if verdict.answer == RETRY and verdict.rule.get("raise_memory"):
+        _raise_memory(attempt, policy)
+    return verdict
+
+
+class Verdict:
+    """The answer to DAGMan, and all that the record says of why."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        policy: dict[str, Any],
+        reason: str,
+        post: dict[str, Any],
+        retry: int,
+        most_retries: int,
+    ) -> None:
+        self.attempt = attempt
+        self.policy = policy
+        self.reason = reason
+        self.script: dict[str, Any] | None = None
+        self.handler: dict[str, Any] | None = None
+        self._post = post
+        self._last = retry >= most_retries
+        self._role = role_of(attempt.node)
+        self._all = earlier_attempts(attempt.node, attempt.cluster)
+        self._of_run = [earlier for earlier in self._all if earlier.get("run", "") == post["run"]]
+        self._bad_files = attempt.bad_input_files()
+        self._failure = _seen_by_rules(attempt, reason, post["log_tail"])
+        self.rule = self._rule()
+        self.answer, self.outcome = self._answer()
+
+    def _rule(self) -> dict[str, Any]:
+        if self.attempt.stopped:
+            return dict(
+                with_category(self.policy, {"name": "stopped", "category": "stopped"}), confidence="high"
+            )
+        if self.attempt.exit_code == 0:
+            unusable = {"name": "unusable-result", "category": "transient"}
+            return dict(with_category(self.policy, unusable), confidence="high")
+        rule = classify(self.policy, self._failure)
+        sites = rule.get("data_after_sites")
+        if sites and len(self._sites_of_the_same(rule)) >= sites:
+            return dict(rule, **self.policy["categories"]["data"], category="data")
+        return rule
+
+    def _sites_of_the_same(self, rule: dict[str, Any]) -> set[str]:
+        """Where this node failed by this rule, this time included; over the same files where files are named."""
+        files = set(self._bad_files)
+        found = {self.attempt.site} if self.attempt.site else set()
+        for post in self._all:
+            earlier, site = classification(post), (post.get("job") or {}).get("site")
+            named = set(earlier.get("bad_input_files") or ())
+            if earlier.get("rule") == rule["name"] and site and not (files and named and not files & named):
+                found.add(site)
+        return found
+
+    def _answer(self) -> tuple[int, str]:
+        rule = self.rule
+        if rule.get("abort"):
+            return ABORT, self._no_handler()
+        if self.attempt.stopped or rule.get("begin_again"):
+            return RETRY, "retried"
+        if not rule.get("by_hand"):
+            self.handler = self._matching_handler()
+        if self.handler:
+            return self._handled(self.handler)
+        if rule["category"] == UNCLASSIFIED and self.policy.get("on_unclassified") == "wait":
+            return GIVE_UP, "pending"
+        if not rule["retry"]:
+            return GIVE_UP, self._no_handler()
+        if self._last or self._used_up():
+            return GIVE_UP, "attempts exhausted"
+        return RETRY, "retried"
+
+    def _no_handler(self) -> str:
+        return "no matching rule" if self.policy.get("handlers") else "no handler"
+
+    def _matching_handler(self) -> dict[str, Any] | None:
+        return next(iter(fitting_rules(self.policy.get("handlers") or [], self._failure)), None)
+
+    def _handled(self, handler: dict[str, Any]) -> tuple[int, str]:
+        """The request's own word on whether to retry; its category still says how."""
+        used = sum(classification(post).get("handler") == handler["name"] for post in self._of_run)
+        if used >= handler["max_retries"] or self._last:
+            return GIVE_UP, "attempts exhausted"
+        if handler.get("recovery_script"):
+            self.script = {
+                "folder": self.policy.get("recovery_dir") or "",
+                "name": handler["recovery_script"],
+                "time_limit_sec": handler["time_limit_sec"],
+                "environment": self._environment(),
+            }
+        return RETRY, "retried"
+
+    def _used_up(self) -> bool:
+        rule = self.rule
+        if rule.get("attempts_at_site") and 1 + self._earlier_here() >= rule["attempts_at_site"]:
+            # Retries inside a group stay at its site. What the site caused ends the group, so that it elects another.
+            return True
+        if rule.get("attempts"):
+            by_rule = sum(classification(post).get("rule") == rule["name"] for post in self._of_run)
+            return bool(1 + by_rule >= rule["attempts"])
+        if not rule.get("uses_attempt", True):
+            return False
+        own = sum(classification(post).get("uses_attempt", True) for post in self._of_run)
+        return bool(1 + own >= self._attempts())
+
+    def _earlier_here(self) -> int:
+        """Attempts of this node that failed in the same way at the site where the group is now."""
+        here = self._post["elected_site"]
+        return sum(
+            post.get("elected_site") == here and classification(post).get("category") == self.rule["category"]
+            for post in self._of_run
+        )
+
+    def _attempts(self) -> int:
+        return int(self.policy["attempts"][self._role])
+
+    def _cool_off_sec(self) -> float:
+        """How long to wait before the next attempt: twice as long after each one."""
+        rule, policy = self.rule, self.policy
+        if self.answer != RETRY or self._last:
+            return 0
+        base = rule.get("cool_off_sec", policy["cool_off_sec"] if rule.get("cool_off") else 0)
+        return float(min(base * 2 ** min(len(self._of_run), 20), policy["longest_cool_off_sec"]))
+
+    def _environment(self) -> dict[str, str]:
+        attempt, policy = self.attempt, self.policy
+        return {
+            "WMS2_REQUEST": str(policy.get("request") or ""),
+            "WMS2_NODE": attempt.node,
+            "WMS2_ATTEMPT": str(len(self._of_run)),
+            "WMS2_CLUSTER": str(attempt.cluster),
+            "WMS2_EXIT_CODE": str(attempt.exit_code),
+            "WMS2_SITE": attempt.site,
+            "WMS2_CATEGORY": self.rule["category"],
+            "WMS2_RULE": self.rule["name"],
+            "WMS2_HANDLER": self.handler["name"] if self.handler else "",
+            "WMS2_MESSAGE": clean(self.reason, LONGEST_MESSAGE),
+        }
+
+    def record(self) -> dict[str, Any]:
+        """The fields of post.json that the judgement gives."""
+        wait = self._cool_off_sec()
+        final = self.answer != RETRY or bool(self.rule.get("begin_again"))
+        cool_off = {"cool_off_sec": wait, "not_before": time.time() + wait} if wait else {}
+        return {
+            "attempt": len(self._of_run),
+            "max_retries": self._attempts() - 1,
+            "final": final,
+            "answer": self.answer,
+            "classification": self._classification(),
+            **({"recovery": {"script": self.script["name"], "outcome": "started"}} if self.script else {}),
+            **cool_off,
+        }
+
+    def _classification(self) -> dict[str, Any]:
+        rule, attempt = self.rule, self.attempt
+        return {
+            "category": rule["category"],
+            "rule": rule["name"],
+            "confidence": rule["confidence"],
+            "retryable": self.answer == RETRY,
+            "action": _ACTIONS[self.answer],
+            "outcome": self.outcome,
+            "handler": self.handler["name"] if self.handler else None,
+            "uses_attempt": bool(rule.get("uses_attempt", True)),
+            "elect_again": self.answer == GIVE_UP
+            and bool(rule.get("elect_again"))
+            and attempt.node != "landing",
+            "begin_again": bool(rule.get("begin_again")),
+            "passive_rules": rule.get("passive") or [],
+            "untried_rules": rule.get("untried") or [],
+            "reason": clean(self.reason, LONGEST_MESSAGE),
+            "bad_input_files": self._bad_files,
+            "bad_pileup_files": attempt.names("bad_pileup_files"),
+        }
+
+
+def _seen_by_rules(attempt: Attempt, reason: str, log_tail: str) -> Failure:
+    said = (attempt.message, attempt.removal_reason, attempt.hold_reason, reason)
+    texts = [text[:_OF_A_MESSAGE] for text in said] + [log_tail[-_OF_THE_LOG:]]
+    message = "\n".join(dict.fromkeys(text for text in texts if text))
+    role = role_of(attempt.node)
+    return Failure(attempt.exit_code, message, attempt.removal_reason, attempt.site, attempt.lone, role)
+
+
+def _raise_memory(attempt: Attempt, policy: dict[str, Any]) -> None:
+    """More for the next attempt, as much as a job of so many cores may have, and never less than it had."""
+    had, cores = attempt.log["ad"].get("RequestMemory"), attempt.log["ad"].get("RequestCpus")
+    if type(had) is not int:
+        return
+    cap = policy.get("memory_cap_mb") or policy["memory_cap_mb_per_core"] * (
+        cores if type(cores) is int else 1
+    )
+    raised = max(had, min(int(had * policy["memory_factor"]), cap))
+    append_line(MEMORY_INCLUDE, f"{attempt.node}_memory = {raised}")
