@@ -4,6 +4,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from wms2.core.plain import storable
 from wms2.db.session import RecordConflict
 from wms2.db.tables import AuditRow
 from wms2.models.audit import Action, AuditEntry
@@ -11,6 +12,7 @@ from wms2.models.audit import Action, AuditEntry
 
 def record_action(session: Session, action: Action) -> bool:
     """Whether the action is new; the same one again changes nothing."""
+    action = Action.model_validate(storable(action.model_dump(mode="json")))
     inserted = session.execute(
         insert(AuditRow)
         .values(**action.model_dump(mode="json"))
@@ -31,6 +33,13 @@ def audit_trail(session: Session, request_name: str | None = None, limit: int = 
     if request_name is not None:
         query = query.where(AuditRow.request_name == request_name)
     return [_entry(row) for row in session.scalars(query)]
+
+
+def newest_entry(session: Session, request_name: str, action: str) -> AuditEntry | None:
+    """The last time that this was done to the request."""
+    query = select(AuditRow).where(AuditRow.request_name == request_name, AuditRow.action == action)
+    row = session.scalars(query.order_by(AuditRow.id.desc()).limit(1)).one_or_none()
+    return None if row is None else _entry(row)
 
 
 def _entry(row: AuditRow) -> AuditEntry:

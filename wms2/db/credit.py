@@ -1,6 +1,6 @@
 """How a work unit ends: produced, and then credited once, or abandoned with a reason."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from uuid import UUID
 
 from sqlalchemy import func, select, update
@@ -58,9 +58,9 @@ def credit_work_unit(session: Session, request_name: str, unit: ProducedUnit) ->
 
 
 def abandon_work_unit(
-    session: Session, request_name: str, number: int, reason: str, bad_files: Collection[str] = ()
+    session: Session, request_name: str, number: int, reason: str, bad_files: Mapping[str, str] | None = None
 ) -> bool:
-    """Whether it is abandoned only now. Its files can be planned again, except for the bad ones.
+    """Whether it is abandoned only now. Its files can be planned again, except for the bad ones, each with its reason.
 
     Raises RecordConflict for a unit that was produced or never planned, and for bad files that are not its own.
     """
@@ -72,15 +72,16 @@ def abandon_work_unit(
     row.status, row.reason = WorkUnitStatus.ABANDONED, reason
     session.flush()
     own = (InputFileRow.request_no == row.request_no, InputFileRow.work_unit == number)
-    excluded = session.scalars(
-        update(InputFileRow)
-        .where(*own, InputFileRow.lfn.in_(list(bad_files)))
-        .values(state=InputFileState.EXCLUDED, reason=reason)
-        .returning(InputFileRow.lfn)
-        .execution_options(synchronize_session=False)
-    ).all()
-    if strangers := set(bad_files) - set(excluded):
+    bad = bad_files or {}
+    if strangers := bad.keys() - set(session.scalars(select(InputFileRow.lfn).where(*own))):
         raise RecordConflict(f"work unit {number} of {request_name} does not read {min(strangers)}")
+    for lfn, why in sorted(bad.items()):
+        session.execute(
+            update(InputFileRow)
+            .where(*own, InputFileRow.lfn == lfn, InputFileRow.state == InputFileState.PLANNED)
+            .values(state=InputFileState.EXCLUDED, reason=why)
+            .execution_options(synchronize_session=False)
+        )
     session.execute(
         update(InputFileRow)
         .where(*own, InputFileRow.state == InputFileState.PLANNED)

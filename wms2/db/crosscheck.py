@@ -8,19 +8,22 @@ from sqlalchemy import BigInteger, ColumnElement, cast, func, select
 from sqlalchemy.orm import Session
 
 from wms2.db.requests import next_first_event, request_number, request_record
-from wms2.db.tables import InputFileRow, OutputFileRow, RoundRow, WorkUnitRow
+from wms2.db.tables import AuditRow, InputFileRow, OutputFileRow, RoundRow, WorkflowRow, WorkUnitRow
+from wms2.models.actions import Action
 from wms2.models.ledger import CrossCheck, InputFileState, WorkUnitStatus
 
 
 def cross_check(session: Session, request_name: str) -> CrossCheck:
     """To be asked between rounds: a round that is open has loose ends, as it should."""
     number = request_number(session, request_name)
-    simulation = request_record(session, request_name).request.is_simulation
+    request = request_record(session, request_name).request
+    used_up = next_first_event(session, request_name) - request.first_event
     return CrossCheck(
-        offset=next_first_event(session, request_name) - 1 if simulation else None,
+        offset=used_up if request.is_simulation else None,
         **_of_units(session, number),
         **_of_rounds(session, number),
         **_of_files(session, number),
+        **_of_drops(session, request_name),
         units_unlike_their_files=_units_unlike_their_files(session, number),
     )
 
@@ -49,8 +52,20 @@ def _of_files(session: Session, number: int) -> dict[str, int]:
     counts = select(
         func.count().filter(state == InputFileState.PLANNED).label("files_without_end"),
         func.count().filter(state == InputFileState.PROCESSED).label("files_processed"),
+        func.count().filter(state == InputFileState.DROPPED).label("files_dropped"),
     )
     return dict(session.execute(counts.where(InputFileRow.request_no == number)).one()._mapping)
+
+
+def _of_drops(session: Session, request_name: str) -> dict[str, int]:
+    """What was dropped, as the request's row and as the audit trail tell it."""
+    workflow, told = WorkflowRow, AuditRow.detail
+    by_hand = select(
+        _sum(cast(told["dropped", "events"].astext, BigInteger)).label("events_dropped_by_hand"),
+        _sum(cast(told["dropped", "files"].astext, BigInteger)).label("files_dropped_by_hand"),
+    ).where(AuditRow.request_name == request_name, AuditRow.action == Action.DROP)
+    dropped = select(workflow.dropped_events).where(workflow.request_name == request_name)
+    return {"events_dropped": session.scalar(dropped) or 0, **session.execute(by_hand).one()._mapping}
 
 
 def _units_unlike_their_files(session: Session, number: int) -> int:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Select, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Integer, Select, String, and_, cast, func, select, update
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
+from wms2.db.requests import Owner
 from wms2.db.session import RecordConflict
-from wms2.db.tables import DagHistoryRow, DagRow, RequestRow, WorkflowRow
-from wms2.errors import UserError
+from wms2.db.tables import DagHistoryRow, DagRow, RequestRow, RoundRow, WorkflowRow
+from wms2.errors import Missing
 from wms2.models.dag import DAG, DagHistory, DagIntent, DagStatus, NodeCounts
+from wms2.models.workflow import RoundStatus
 
 _INTENT_COLUMNS = DagIntent.model_fields.keys() - {"request_name", "parent_dag_id"}
 _DAG_COLUMNS = DAG.model_fields.keys() - {"intent", "nodes"}
@@ -29,7 +32,7 @@ def record_dag_intent(session: Session, intent: DagIntent) -> DAG:
         .where(WorkflowRow.request_name == intent.request_name)
     ).one_or_none()
     if owner is None:
-        raise UserError(f"there is no request named {intent.request_name}; `wms2 request list` shows all")
+        raise Missing(f"there is no request named {intent.request_name}; `wms2 request list` shows all")
     fields = intent.model_dump(mode="json", exclude={"request_name", "parent_dag_id"})
     parent = None if intent.parent_dag_id is None else _row(session, intent.parent_dag_id).id
     try:
@@ -98,6 +101,21 @@ def record_dag_status(
     return True
 
 
+def record_running_dags(session: Session, nodes: Mapping[str, NodeCounts]) -> None:
+    """How far DAGs that run are, by their ids. One that has ended meanwhile stays as it ended."""
+    names = list(NodeCounts.model_fields)
+    # Arrays, because a statement of many values takes longer to compile than to run.
+    arrays = [cast([getattr(count, name) for count in nodes.values()], ARRAY(Integer)) for name in names]
+    counts = func.unnest(cast(list(nodes), ARRAY(String)), *arrays).table_valued("dag_id", *names)
+    counts = counts.render_derived("counts")
+    session.execute(
+        update(DagRow)
+        .where(DagRow.dag_id == counts.c.dag_id, DagRow.status == DagStatus.RUNNING)
+        .values({f"nodes_{name}": counts.c[name] for name in names})
+        .execution_options(synchronize_session=False)
+    )
+
+
 def dag_by_id(session: Session, dag_id: str) -> DAG:
     """The DAG with this WMS2_DagId, or a UserError."""
     _row(session, dag_id)
@@ -110,10 +128,58 @@ def dags_of_round(session: Session, request_name: str, number: int) -> list[DAG]
     return _dags(session, query.order_by(DagRow.attempt))
 
 
-def list_dags(session: Session, statuses: Sequence[DagStatus] = (), limit: int = 1000) -> list[DAG]:
+def dags_of_request(session: Session, request_name: str) -> list[DAG]:
+    """All submissions of all of its rounds, first to last."""
+    query = _query().where(RequestRow.request_name == request_name)
+    return _dags(session, query.order_by(DagRow.round, DagRow.attempt))
+
+
+def dags_of_closed_rounds(session: Session, queued: Mapping[str, int]) -> list[str]:
+    """Those of the queued DAGs, given with their clusters, that are ours and whose round has ended.
+
+    One that is recorded with another cluster only has the same tag, and is somebody else's.
+    """
+    query = (
+        select(DagRow.dag_id, DagRow.dagman_cluster_id)
+        .join(RoundRow, and_(RoundRow.request_no == DagRow.request_no, RoundRow.number == DagRow.round))
+        .where(
+            DagRow.dag_id.in_(list(queued)),
+            RoundRow.status.in_([RoundStatus.CLOSED, RoundStatus.COMPLETED]),
+        )
+    )
+    return sorted(
+        dag_id for dag_id, cluster in session.execute(query) if cluster is None or cluster == queued[dag_id]
+    )
+
+
+def list_dags(
+    session: Session,
+    statuses: Sequence[DagStatus] = (),
+    limit: int = 1000,
+    offset: int = 0,
+    request_name: str | None = None,
+    owner: Owner | None = None,
+) -> list[DAG]:
     """Newest first; all statuses unless some are named."""
-    query = _query().order_by(DagRow.intent_at.desc(), DagRow.dag_id).limit(limit)
-    return _dags(session, query.where(DagRow.status.in_(statuses)) if statuses else query)
+    query = _query().order_by(DagRow.intent_at.desc(), DagRow.attempt.desc(), DagRow.dag_id)
+    query = query.limit(limit).offset(offset)
+    if statuses:
+        query = query.where(DagRow.status.in_(statuses))
+    if request_name is not None:
+        query = query.where(RequestRow.request_name == request_name)
+    return _dags(session, query if owner is None else query.where(owner.owns()))
+
+
+def named_dag(session: Session, name: str) -> DAG:
+    """The DAG with this WMS2_DagId, or with this id of its row."""
+    try:
+        number = UUID(name)
+    except ValueError:
+        return dag_by_id(session, name)
+    found = _dags(session, _query().where(DagRow.id == number))
+    if not found:
+        raise Missing(f"there is no DAG with the id {name}; `wms2 dag list` shows all")
+    return found[0]
 
 
 def dag_history(session: Session, dag_id: str) -> list[DagHistory]:
@@ -135,7 +201,7 @@ def _row(session: Session, dag_id: str, lock: bool = False) -> DagRow:
     query = select(DagRow).where(DagRow.dag_id == dag_id).execution_options(populate_existing=True)
     row = session.scalar(query.with_for_update() if lock else query)
     if row is None:
-        raise UserError(f"there is no DAG with the id {dag_id}; `wms2 dag list` shows all")
+        raise Missing(f"there is no DAG with the id {dag_id}; `wms2 dag list` shows all")
     return row
 
 

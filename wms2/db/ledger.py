@@ -35,6 +35,7 @@ from wms2.models.ledger import (
     PlannedUnit,
     WorkUnitStatus,
 )
+from wms2.models.sizing import MeasuredRound
 from wms2.models.workflow import Round, RoundStatus
 
 _CONFLICTS = {
@@ -99,14 +100,38 @@ def record_round_status(session: Session, request_name: str, number: int, status
     return True
 
 
+def record_measurement(session: Session, request_name: str, number: int, measured: MeasuredRound) -> None:
+    """Keep what was measured in a round."""
+    session.execute(
+        update(RoundRow)
+        .where(RoundRow.request_no == request_number(session, request_name), RoundRow.number == number)
+        .values(measured=measured.model_dump(mode="json"))
+        .execution_options(synchronize_session=False)
+    )
+
+
 def rounds_of(session: Session, request_name: str) -> list[Round]:
     """The rounds of a request, first to last."""
     query = select(RoundRow).where(RoundRow.request_no == request_number(session, request_name))
+    rows = session.scalars(query.order_by(RoundRow.number).execution_options(populate_existing=True))
+    return [round_from(row, request_name) for row in rows]
+
+
+def round_from(row: RoundRow, request_name: str) -> Round:
     columns = Round.model_fields.keys() - {"request_name"}
-    return [
-        Round.model_validate({"request_name": request_name, **{name: getattr(row, name) for name in columns}})
-        for row in session.scalars(query.order_by(RoundRow.number).execution_options(populate_existing=True))
-    ]
+    return Round.model_validate(
+        {"request_name": request_name, **{name: getattr(row, name) for name in columns}}
+    )
+
+
+def requests_on_host(session: Session, host: str) -> list[str]:
+    """The requests that have a round open on a submit host."""
+    query = (
+        select(RequestRow.request_name)
+        .join(RoundRow, RoundRow.request_no == RequestRow.request_no)
+        .where(RoundRow.submit_host == host, RoundRow.status.in_(_OPEN))
+    )
+    return list(session.scalars(query.order_by(RequestRow.request_name)))
 
 
 def input_files(session: Session, request_name: str, state: InputFileState) -> list[PlannedFile]:
@@ -141,6 +166,10 @@ def balance(session: Session, request_name: str) -> Balance:
         events_processed=int(processed),
         events_produced=int(produced),
         events_abandoned=int(given_up + left_over),
+        events_dropped=session.scalar(
+            select(WorkflowRow.dropped_events).where(WorkflowRow.request_name == request_name)
+        )
+        or 0,
         units={
             WorkUnitStatus(status): count for status, count in _counts(session, unit.status, unit, number)
         },
@@ -176,6 +205,8 @@ def _round_columns(plan: PlannedRound) -> dict[str, Any]:
         "first_event": min((events.first for events in ranges), default=None),
         "last_event": max((events.last for events in ranges), default=None),
         "submit_host": plan.submit_host,
+        "predicted": plan.predicted and plan.predicted.model_dump(mode="json"),
+        "problems": list(plan.problems),
     }
 
 

@@ -20,6 +20,8 @@ def upgrade(database_url: str) -> None:
     engine = connect(database_url)
     try:
         with engine.begin() as connection, as_file(files("wms2.db") / "migrations") as scripts:
+            # Whoever is at it already may take long, and so may a change of a large table.
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             command.upgrade(_configuration(connection, scripts), "head")
     except OperationalError as error:

@@ -1,113 +1,26 @@
-"""Output datasets in the database: what waits for its registration, what is registered, what is announced."""
+"""Output datasets in the database."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from datetime import datetime
+from uuid import UUID
 
-from sqlalchemy import func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from wms2.db.session import RecordConflict
-from wms2.db.tables import OutputBlockRow, OutputDatasetRow, OutputFileRow, WorkflowRow
-from wms2.models.output import (
-    OutputBlockStatus,
-    OutputDataset,
-    OutputFileStatus,
-    OutputStatus,
-    ProducedFile,
-)
+from wms2.db.tables import OutputDatasetRow, OutputFileRow, RequestRow, WorkflowRow
+from wms2.models.messages import OutputAnnounced
+from wms2.models.output import OutputDataset, OutputFileStatus, OutputStatus, ProducedFile
+from wms2.models.request import RequestStatus
 
 _FILE_COLUMNS = ProducedFile.model_fields.keys() - {"dataset"}
 _DATASET_COLUMNS = OutputDataset.model_fields.keys() - {"request_name"}
 
 
-@dataclass(frozen=True, slots=True)
-class PendingUnit:
-    """The files of a dataset that one work unit made at its site, not yet registered."""
-
-    work_unit: int
-    site: str
-    files: tuple[ProducedFile, ...]
-
-
-def pending_files(session: Session, request_name: str, dataset: str, limit: int) -> list[PendingUnit]:
-    """Files that wait for their registration, whole work units only, at most `limit` of these."""
-    row = _dataset(session, request_name, dataset)
-    if row is None:
-        return []
-    waiting = (
-        OutputFileRow.output_dataset_id == row.id,
-        OutputFileRow.status == OutputFileStatus.PENDING,
-    )
-    units = select(OutputFileRow.work_unit).where(*waiting).distinct().order_by(OutputFileRow.work_unit)
-    found = session.scalars(
-        select(OutputFileRow)
-        .where(*waiting, OutputFileRow.work_unit.in_(units.limit(limit)))
-        .order_by(OutputFileRow.work_unit, OutputFileRow.site, OutputFileRow.lfn)
-        .execution_options(populate_existing=True)
-    )
-    grouped = groupby(found, key=lambda file: (file.work_unit, file.site))
-    return [
-        PendingUnit(unit, site, tuple(_file(file, dataset) for file in files))
-        for (unit, site), files in grouped
-    ]
-
-
-def mark_registered(
-    session: Session, request_name: str, dataset: str, block_name: str, site: str, lfns: Sequence[str]
-) -> int:
-    """How many of the files are registered only now. Their closed block is recorded with them, once."""
-    row = _dataset(session, request_name, dataset)
-    if row is None:
-        raise RecordConflict(f"{request_name} has produced nothing for {dataset}")
-    session.execute(
-        insert(OutputBlockRow)
-        .values(
-            output_dataset_id=row.id,
-            block_name=block_name,
-            source_site=site,
-            status=OutputBlockStatus.CLOSED,
-            dbs_registered_at=func.now(),
-            closed_at=func.now(),
-        )
-        .on_conflict_do_nothing(index_elements=[OutputBlockRow.block_name])
-    )
-    block = session.scalars(
-        select(OutputBlockRow)
-        .where(OutputBlockRow.block_name == block_name)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    ).one()
-    registered = session.execute(
-        update(OutputFileRow)
-        .where(
-            OutputFileRow.output_dataset_id == row.id,
-            OutputFileRow.lfn.in_(lfns),
-            OutputFileRow.status == OutputFileStatus.PENDING,
-        )
-        .values(status=OutputFileStatus.REGISTERED, block_id=block.id)
-        .returning(OutputFileRow.size_bytes, OutputFileRow.events)
-        .execution_options(synchronize_session=False)
-    ).all()
-    block.files += len(registered)
-    block.events += sum(file.events for file in registered)
-    block.size_bytes += sum(file.size_bytes for file in registered)
-    # The row was read without a lock: whether it is still pending is asked by the change itself.
-    session.execute(
-        update(OutputDatasetRow)
-        .where(OutputDatasetRow.id == row.id, OutputDatasetRow.status == OutputStatus.PENDING)
-        .values(status=OutputStatus.DBS_REGISTERED, updated_at=func.now())
-        .execution_options(synchronize_session=False)
-    )
-    return len(registered)
-
-
 def record_output_status(session: Session, request_name: str, dataset: str, status: OutputStatus) -> bool:
     """Whether this is news. What is announced can only be invalidated, and what is invalidated stays so."""
-    row = _dataset(session, request_name, dataset, lock=True)
+    row = find_dataset(session, request_name, dataset, lock=True)
     if row is None:
         raise RecordConflict(f"{request_name} has produced nothing for {dataset}")
     if row.status == status:
@@ -123,7 +36,7 @@ def record_output_status(session: Session, request_name: str, dataset: str, stat
 
 def registered_totals(session: Session, request_name: str, dataset: str) -> tuple[int, int]:
     """Files and events that are registered."""
-    row = _dataset(session, request_name, dataset)
+    row = find_dataset(session, request_name, dataset)
     if row is None:
         return 0, 0
     files, events = session.execute(
@@ -133,6 +46,18 @@ def registered_totals(session: Session, request_name: str, dataset: str) -> tupl
         )
     ).one()
     return files, int(events)
+
+
+def files_in_rucio(session: Session, dataset: str) -> int:
+    """How many files of a dataset Rucio was told of, by whatever request."""
+    known = [OutputFileStatus.PROTECTED, OutputFileStatus.REGISTERED]
+    query = (
+        select(func.count())
+        .select_from(OutputFileRow)
+        .join(OutputDatasetRow, OutputDatasetRow.id == OutputFileRow.output_dataset_id)
+        .where(OutputDatasetRow.dataset_name == dataset, OutputFileRow.status.in_(known))
+    )
+    return session.scalar(query) or 0
 
 
 def output_datasets(session: Session, request_name: str) -> list[OutputDataset]:
@@ -152,7 +77,7 @@ def output_datasets(session: Session, request_name: str) -> list[OutputDataset]:
     ]
 
 
-def _dataset(
+def find_dataset(
     session: Session, request_name: str, dataset: str, lock: bool = False
 ) -> OutputDatasetRow | None:
     query = (
@@ -164,6 +89,30 @@ def _dataset(
     return session.scalar(query.with_for_update(of=OutputDatasetRow) if lock else query)
 
 
-def _file(row: OutputFileRow, dataset: str) -> ProducedFile:
+def lock_dataset(session: Session, dataset_id: UUID) -> OutputDatasetRow:
+    return session.get_one(OutputDatasetRow, dataset_id, with_for_update=True, populate_existing=True)
+
+
+def produced_file(row: OutputFileRow, dataset: str) -> ProducedFile:
     fields = {name: getattr(row, name) for name in _FILE_COLUMNS}
     return ProducedFile.model_validate({**fields, "dataset": dataset})
+
+
+def announced_and_unheard(session: Session, before: datetime) -> list[tuple[str, OutputAnnounced]]:
+    """Requests that are active although all of their outputs were announced by then, each with these outputs."""
+    pending = (OutputDatasetRow.status != OutputStatus.ANNOUNCED) | (OutputDatasetRow.announced_at >= before)
+    rows = session.execute(
+        select(WorkflowRow.request_name, OutputDatasetRow.dataset_name)
+        .join(OutputDatasetRow, OutputDatasetRow.workflow_id == WorkflowRow.id)
+        .join(RequestRow, RequestRow.request_name == WorkflowRow.request_name)
+        .where(RequestRow.status == RequestStatus.ACTIVE)
+        .where(
+            ~exists().where(OutputDatasetRow.workflow_id == WorkflowRow.id, pending).correlate(WorkflowRow)
+        )
+        .order_by(WorkflowRow.request_name, OutputDatasetRow.dataset_name)
+    ).all()
+    told = []
+    for name, dataset in rows:
+        files, events = registered_totals(session, name, dataset)
+        told.append((name, OutputAnnounced(dataset=dataset, files=files, events=events)))
+    return told

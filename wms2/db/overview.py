@@ -5,13 +5,25 @@ from __future__ import annotations
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from wms2.db.dags import dags_of_round
+from wms2.core.measurement import comparisons
+from wms2.db.audit import newest_entry
+from wms2.db.chains import chain_links
+from wms2.db.dags import dags_of_request
+from wms2.db.failures import left_out_files
+from wms2.db.imports import import_of
+from wms2.db.inputs import input_progress
+from wms2.db.invalidation import written_manifest
 from wms2.db.ledger import balance, rounds_of
-from wms2.db.requests import request_record
+from wms2.db.requests import pilot_metrics_of, request_record
+from wms2.db.sites import avoided_sites
 from wms2.db.tables import OutputDatasetRow, OutputFileRow, WorkflowRow
+from wms2.models.actions import Action as ActionName
 from wms2.models.output import OutputFileStatus, OutputStatus
-from wms2.models.overview import OutputSummary, RequestOverview
+from wms2.models.overview import OutputSummary, RequestOverview, SizedByHand
 from wms2.models.request import Request
+from wms2.models.sizing import SizingOverride
+
+LEFT_OUT_SHOWN = 50
 
 
 def request_overview(session: Session, request_name: str) -> RequestOverview:
@@ -20,10 +32,32 @@ def request_overview(session: Session, request_name: str) -> RequestOverview:
     rounds = rounds_of(session, request_name)
     return RequestOverview(
         record=record,
+        sized_by_hand=_sized_by_hand(session, request_name),
+        pilot=pilot_metrics_of(session, request_name),
+        accuracy=tuple(comparison for round in rounds for comparison in comparisons(round)),
         rounds=tuple(rounds),
-        dags=tuple(dag for round in rounds for dag in dags_of_round(session, request_name, round.number)),
+        dags=tuple(dags_of_request(session, request_name)),
         outputs=_outputs(session, record.request),
         ledger=balance(session, request_name),
+        left_out=tuple(left_out_files(session, request_name, LEFT_OUT_SHOWN)),
+        invalidation=written_manifest(session, request_name),
+        input=input_progress(session, request_name),
+        avoided_sites=avoided_sites(session, request_name),
+        links=chain_links(session, request_name),
+        imported_from=import_of(session, request_name),
+    )
+
+
+def _sized_by_hand(session: Session, request_name: str) -> SizedByHand | None:
+    """The newest word of an operator, which tells all that is in force; None when it cleared what was."""
+    entry = newest_entry(session, request_name, ActionName.SIZE)
+    if entry is None or not entry.action.detail:
+        return None
+    return SizedByHand(
+        override=SizingOverride.model_validate(entry.action.detail),
+        actor=entry.action.actor,
+        at=entry.at,
+        reason=entry.action.reason,
     )
 
 

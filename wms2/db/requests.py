@@ -1,18 +1,22 @@
 """Requests in the database: inserting, finding, and the record of their statuses."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, case, func, select, update
+from sqlalchemy import ColumnElement, Row, Select, case, false, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from wms2.core.notices import status_happening
+from wms2.core.plain import UNPRINTABLE
+from wms2.db.notices import queue
 from wms2.db.session import RecordConflict
 from wms2.db.tables import RequestRow, WorkflowRow
-from wms2.errors import UserError
-from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
-from wms2.models.workflow import CategoryThrottles
+from wms2.errors import Missing
+from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary, StatusCount
+from wms2.models.workflow import CategoryThrottles, PilotMetrics
 
 _APART = {"payload_config", "splitting_params"}
 
@@ -54,6 +58,7 @@ def insert_request(
             splitting_algo=request.splitting_algo,
             splitting_params=document["splitting_params"],
             category_throttles=CategoryThrottles().model_dump(),
+            next_first_event=request.first_event,
             status=status,
         )
     )
@@ -70,16 +75,19 @@ def request_record(session: Session, request_name: str) -> RequestRecord:
     """The request, or a UserError when there is none of that name."""
     row = _row(session, request_name)
     if row is None:
-        raise UserError(f"there is no request named {request_name}; `wms2 request list` shows all")
+        raise Missing(f"there is no request named {request_name}; `wms2 request list` shows all")
     return _record(row)
 
 
 def request_number(session: Session, request_name: str) -> int:
-    """The number by which the ledger knows the request."""
-    number = session.scalar(select(RequestRow.request_no).where(RequestRow.request_name == request_name))
-    if number is None:
-        raise UserError(f"there is no request named {request_name}; `wms2 request list` shows all")
-    return number
+    """The number by which the ledger knows the request. It is for good, so a session asks for it once."""
+    known: dict[str, int] = session.info.setdefault("request_numbers", {})
+    if request_name not in known:
+        number = session.scalar(select(RequestRow.request_no).where(RequestRow.request_name == request_name))
+        if number is None:
+            raise Missing(f"there is no request named {request_name}; `wms2 request list` shows all")
+        known[request_name] = number
+    return known[request_name]
 
 
 def next_first_event(session: Session, request_name: str) -> int:
@@ -88,25 +96,83 @@ def next_first_event(session: Session, request_name: str) -> int:
         select(WorkflowRow.next_first_event).where(WorkflowRow.request_name == request_name)
     )
     if number is None:
-        raise UserError(f"there is no request named {request_name}; `wms2 request list` shows all")
+        raise Missing(f"there is no request named {request_name}; `wms2 request list` shows all")
     return number
+
+
+def record_pilot_metrics(session: Session, request_name: str, metrics: PilotMetrics) -> None:
+    """Keep what the pilot measured."""
+    session.execute(
+        update(WorkflowRow)
+        .where(WorkflowRow.request_name == request_name)
+        .values(pilot_metrics=metrics.model_dump(mode="json"), updated_at=func.now())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def pilot_metrics_of(session: Session, request_name: str) -> PilotMetrics | None:
+    query = select(WorkflowRow.pilot_metrics).where(WorkflowRow.request_name == request_name)
+    found = session.scalar(query)
+    return None if found is None else PilotMetrics.model_validate(found)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """How requests name their requestor."""
+
+    name: str | None = None
+    dn: str | None = None
+
+    def owns(self) -> ColumnElement[bool]:
+        """The requests that name one of the two."""
+        named = [RequestRow.requestor == self.name] if self.name is not None else []
+        shown = [RequestRow.requestor_dn == self.dn] if self.dn is not None else []
+        return or_(false(), *named, *shown)
 
 
 def list_requests(
     session: Session,
     statuses: Sequence[RequestStatus] = (),
     campaign: str | None = None,
-    limit: int = 1000,
+    limit: int | None = None,
+    offset: int = 0,
+    owner: Owner | None = None,
 ) -> list[RequestSummary]:
     """Highest priority first, then oldest; all statuses unless some are named."""
     columns = [getattr(RequestRow, name) for name in RequestSummary.model_fields]
-    query: Select[Any] = select(*columns)
-    if statuses:
-        query = query.where(RequestRow.status.in_(statuses))
-    if campaign is not None:
-        query = query.where(RequestRow.campaign == campaign)
-    query = query.order_by(RequestRow.priority.desc(), RequestRow.request_no).limit(limit)
+    query: Select[Any] = select(*columns).where(*_asked_for(statuses, campaign, owner))
+    query = query.order_by(RequestRow.priority.desc(), RequestRow.request_no).limit(limit).offset(offset)
     return [_summary(row) for row in session.execute(query)]
+
+
+def count_requests(
+    session: Session,
+    statuses: Sequence[RequestStatus] = (),
+    campaign: str | None = None,
+    owner: Owner | None = None,
+) -> int:
+    """How many there are in all."""
+    query = select(func.count()).select_from(RequestRow).where(*_asked_for(statuses, campaign, owner))
+    return session.scalar(query) or 0
+
+
+def _asked_for(
+    statuses: Sequence[RequestStatus], campaign: str | None, owner: Owner | None
+) -> list[ColumnElement[bool]]:
+    asked: list[ColumnElement[bool]] = [RequestRow.status.in_(statuses)] if statuses else []
+    asked += [RequestRow.campaign == campaign] if campaign is not None else []
+    return asked + ([owner.owns()] if owner is not None else [])
+
+
+def requests_by_status(session: Session) -> dict[RequestStatus, StatusCount]:
+    """How many requests have each status, and since when the one that has had it longest."""
+    query = select(RequestRow.status, func.count(), func.min(RequestRow.updated_at)).group_by(
+        RequestRow.status
+    )
+    return {
+        RequestStatus(status): StatusCount(requests=count, oldest_since=oldest)
+        for status, count, oldest in session.execute(query)
+    }
 
 
 def unended_requests(session: Session, recorded_before: datetime) -> list[RequestRecord]:
@@ -118,6 +184,14 @@ def unended_requests(session: Session, recorded_before: datetime) -> list[Reques
     return [_record(row) for row in session.scalars(query.order_by(RequestRow.request_no))]
 
 
+def queued_requests(session: Session, since: datetime) -> list[str]:
+    """Requests that have been waiting for a slot since then or longer, the oldest first."""
+    query = select(RequestRow.request_name).where(
+        RequestRow.status == RequestStatus.QUEUED, RequestRow.updated_at < since
+    )
+    return list(session.scalars(query.order_by(RequestRow.request_no)))
+
+
 def record_status(
     session: Session,
     request_name: str,
@@ -126,8 +200,10 @@ def record_status(
     actor: str,
     reason: str = "",
 ) -> bool:
-    """Whether the status was recorded: one that is not newer than what is known changes nothing."""
+    """Whether the status was recorded, with the notices of it; one that is not newer than what is known is not."""
     number = request_number(session, request_name)
+    # A reason may quote anybody, and the one character that PostgreSQL refuses would keep the request from going on.
+    reason = reason.replace("\0", UNPRINTABLE)
     # Before its workflow spoke, a request only had the status that it was to begin with.
     known = case((RequestRow.status_sequence > 0, RequestRow.status), else_=None)
     change = func.jsonb_build_object(
@@ -144,7 +220,7 @@ def record_status(
             status_transitions=RequestRow.status_transitions.concat(func.jsonb_build_array(change)),
             updated_at=func.now(),
         )
-        .returning(RequestRow.request_no)
+        .returning(RequestRow.superseded_by_request)
         .execution_options(synchronize_session=False)
     ).one_or_none()
     if applied is None:
@@ -155,7 +231,20 @@ def record_status(
         .values(status=status, updated_at=func.now())
         .execution_options(synchronize_session=False)
     )
+    told = status_happening(request_name, status, sequence, reason, applied.superseded_by_request)
+    if told is not None:
+        queue(session, told)
     return True
+
+
+def record_priority(session: Session, request_name: str, priority: int) -> None:
+    """The priority of today; what was asked for stays in the request itself."""
+    session.execute(
+        update(RequestRow)
+        .where(RequestRow.request_no == request_number(session, request_name))
+        .values(priority=priority, updated_at=func.now())
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _row(session: Session, request_name: str) -> RequestRow | None:

@@ -1,5 +1,6 @@
 """DAGs and what happened to them."""
 
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
@@ -11,6 +12,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from wms2.db.columns import (
@@ -60,6 +62,7 @@ class DagRow(Table):
     intent_at: Mapped[Now]
     submitted_at: Mapped[Moment | None]
     completed_at: Mapped[Moment | None]
+    failures: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
 
     __table_args__ = (
         ForeignKeyConstraint(["request_no", "round"], ["rounds.request_no", "rounds.number"]),

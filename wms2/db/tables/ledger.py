@@ -1,5 +1,7 @@
 """The ledger: rounds, their work units, and the input files."""
 
+from typing import Any
+
 from sqlalchemy import (
     CheckConstraint,
     ForeignKey,
@@ -10,10 +12,11 @@ from sqlalchemy import (
     literal_column,
     text,
 )
-from sqlalchemy.dialects.postgresql import INT8RANGE, ExcludeConstraint, Range
+from sqlalchemy.dialects.postgresql import INT8RANGE, JSONB, ExcludeConstraint, Range
 from sqlalchemy.orm import Mapped, mapped_column
 
 from wms2.db.columns import (
+    JsonList,
     Moment,
     Now,
     Number,
@@ -43,6 +46,9 @@ class RoundRow(Table):
     submit_host: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[Now]
     closed_at: Mapped[Moment | None]
+    predicted: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    measured: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    problems: Mapped[JsonList]
 
     __table_args__ = (
         one_of("kind", RoundKind),

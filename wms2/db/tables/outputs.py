@@ -24,7 +24,7 @@ from wms2.db.columns import (
     Words,
     one_of,
 )
-from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStatus
+from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStanding, OutputStatus
 
 
 class OutputDatasetRow(Table):
@@ -36,7 +36,8 @@ class OutputDatasetRow(Table):
     status: Mapped[str] = mapped_column(String(50), server_default=text("'pending'"))
     transfer_destinations: Mapped[JsonList]
     announced_at: Mapped[Moment | None]
-    invalidated: Mapped[No]
+    standing: Mapped[str] = mapped_column(String(50), server_default=text("'active'"))
+    cleanup_at: Mapped[Moment | None]
     invalidated_at: Mapped[Moment | None]
     invalidation_reason: Mapped[Words | None]
     created_at: Mapped[Now]
@@ -44,25 +45,31 @@ class OutputDatasetRow(Table):
 
     __table_args__ = (
         one_of("status", OutputStatus),
+        one_of("standing", OutputStanding),
         Index("idx_output_datasets_workflow", "workflow_id", "dataset_name", unique=True),
         Index("idx_output_datasets_status", "status"),
+        Index("idx_output_datasets_cleanup", "cleanup_at", postgresql_where=text("cleanup_at IS NOT NULL")),
     )
 
 
 class OutputBlockRow(Table):
+    """Of the blocks of a dataset at a site one is open at most. A number tells apart those of one dataset."""
+
     __tablename__ = "output_blocks"
 
     id: Mapped[RandomId]
     output_dataset_id: Mapped[UUID] = mapped_column(ForeignKey("output_datasets.id"))
     block_name: Mapped[str] = mapped_column(String(700), unique=True)
+    number: Mapped[int]
     source_site: Mapped[str] = mapped_column(String(100))
+    source_rse: Mapped[str | None] = mapped_column(String(255))
     status: Mapped[str] = mapped_column(String(50), server_default=text("'open'"))
     files: Mapped[Counter]
     events: Mapped[Counter]
     size_bytes: Mapped[Counter]
+    lumis: Mapped[Counter]
     dbs_registered_at: Mapped[Moment | None]
     source_rule_id: Mapped[str | None] = mapped_column(String(100))
-    source_protected: Mapped[No]
     transfer_rule_ids: Mapped[JsonList]
     transfers_complete_at: Mapped[Moment | None]
     last_transfer_check: Mapped[Moment | None]
@@ -75,6 +82,14 @@ class OutputBlockRow(Table):
     __table_args__ = (
         one_of("status", OutputBlockStatus),
         Index("idx_output_blocks_dataset", "output_dataset_id", "status"),
+        Index("idx_output_blocks_number", "output_dataset_id", "number", unique=True),
+        Index(
+            "idx_output_blocks_open",
+            "output_dataset_id",
+            "source_site",
+            unique=True,
+            postgresql_where=text("status = 'open'"),
+        ),
     )
 
 

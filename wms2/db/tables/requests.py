@@ -90,6 +90,7 @@ class WorkflowRow(Table):
     config_data: Mapped[JsonObject]
     pilot_metrics: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     next_first_event: Mapped[Number] = mapped_column(server_default=text("1"))
+    dropped_events: Mapped[Counter]
     category_throttles: Mapped[JsonObject]
     total_nodes: Mapped[Counter]
     nodes_done: Mapped[Counter]

@@ -1,4 +1,4 @@
-"""Sites, bans and submit hosts."""
+"""Sites and bans."""
 
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from wms2.db.columns import (
+    JsonList,
     JsonObject,
     Moment,
     Now,
@@ -19,10 +20,15 @@ from wms2.db.columns import (
     Words,
     one_of,
 )
-from wms2.models.site import SiteStatus, SubmitHostStatus
+from wms2.models.site import SiteStatus
 
 
 class SiteRow(Table):
+    """`status`, `drain_until` and who said so are the operators' word; what CRIC says never changes them.
+
+    A row stays when CRIC lists the site no more, and so does that word.
+    """
+
     __tablename__ = "sites"
 
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
@@ -38,6 +44,13 @@ class SiteRow(Table):
     storage_path: Mapped[Words | None]
     config_data: Mapped[JsonObject]
     updated_at: Mapped[Now]
+    status_by: Mapped[str | None] = mapped_column(String(200))
+    status_reason: Mapped[Words | None]
+    status_at: Mapped[Moment | None]
+    rses: Mapped[JsonList]
+    cric_state: Mapped[str | None] = mapped_column(String(50))
+    cric_seen_at: Mapped[Moment | None]
+    cric_gone_at: Mapped[Moment | None]
 
     __table_args__ = (one_of("status", SiteStatus),)
 
@@ -65,16 +78,3 @@ class SiteBanRow(Table):
             postgresql_where=text("workflow_id IS NOT NULL AND removed_at IS NULL"),
         ),
     )
-
-
-class SubmitHostRow(Table):
-    __tablename__ = "submit_hosts"
-
-    name: Mapped[str] = mapped_column(String(255), primary_key=True)
-    schedd_name: Mapped[str] = mapped_column(String(255))
-    submit_root: Mapped[Words]
-    max_dagmans: Mapped[int]
-    status: Mapped[str] = mapped_column(String(50), server_default=text("'enabled'"))
-    last_seen_at: Mapped[Moment | None]
-
-    __table_args__ = (one_of("status", SubmitHostStatus),)
