@@ -11,35 +11,25 @@ import os
 import re
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any, NamedTuple
 
 from wms2.errors import Unavailable, UserError
+from wms2.models.site import Cores
 
 SUBMIT_TIMEOUT_SEC = 120
 RELEASE_SEC = 30
 
 _DAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,299}")
 _SUBMITTED = re.compile(r"submitted to cluster (\d+)")
-_PROJECTION = [
-    "ClusterId",
-    "JobStatus",
-    "DAGNodeName",
-    "DAGManJobId",
-    "DAG_Status",
-    "DAG_NodesTotal",
-    "DAG_NodesDone",
-    "DAG_NodesFailed",
-    "DAG_NodesQueued",
-    "DAG_JobsHeld",
-    "DAG_JobsIdle",
-    "DAG_JobsRunning",
-    "HoldReason",
-]
+_PROJECTION = ["ClusterId", "JobStatus", "WMS2_DagId", "DAGNodeName", "DAGManJobId", "HoldReason"]
+"""Little, because it is asked of thousands. How far a DAGMan is, its status file says, and sooner."""
+_OF_HOLDS = ["HoldReasonCode", "NumHolds", "EnteredCurrentStatus"]
 RUNNING, HELD = 2, 5
+HELD_BY_A_PERSON = 1
+"""The code of the reason."""
 
 
 class CondorUnavailable(Unavailable):
@@ -50,21 +40,20 @@ class SubmissionRefused(Unavailable):
     """condor_submit_dag said no, and why."""
 
 
-class DagmanAd(BaseModel):
+class DagmanAd(NamedTuple):
     """A DAGMan job in the queue: the outer one of a round, or that of a work unit (then `node` names it)."""
-
-    model_config = ConfigDict(frozen=True)
 
     cluster: int
     job_status: int
+    tag: str | None = None
+    """The outer one's own."""
     node: str | None = None
-    nodes_total: int = 0
-    nodes_done: int = 0
-    nodes_failed: int = 0
-    jobs_idle: int = 0
-    jobs_running: int = 0
-    jobs_held: int = 0
     hold_reason: str | None = None
+    hold_code: int = 0
+    holds: int = 0
+    """How often it was held so far."""
+    since: int = 0
+    """When it came into the status that it has, by the clock of the schedd."""
 
     @property
     def held(self) -> bool:
@@ -96,6 +85,15 @@ class Condor:
         )
         return {str(ad["WMS2_DagId"]): int(ad["ClusterId"]) for ad in ads}
 
+    async def tagged_dags(self) -> dict[str, int]:
+        """Tag -> cluster of all outer DAGMans in the queue that carry one, whoever submitted them."""
+        ads = await self._call(
+            lambda htcondor: htcondor.Schedd().query(
+                "WMS2_DagId =!= undefined && JobUniverse == 7", ["ClusterId", "WMS2_DagId"]
+            )
+        )
+        return {str(ad["WMS2_DagId"]): int(ad["ClusterId"]) for ad in ads}
+
     async def find_finished(self, dag_id: str, since: float) -> int | None:
         """The cluster of the DAGMan that carried this tag and left the queue after `since`, by this host's clock."""
         constraint = f'WMS2_DagId == "{_checked(dag_id)}"'
@@ -110,8 +108,23 @@ class Condor:
         """The outer DAGMan of that cluster, if it is queued and carries the tag, and those of its work units."""
         own = f'(ClusterId == {cluster:d} && WMS2_DagId == "{_checked(dag_id)}")'
         constraint = f"{own} || (DAGManJobId == {cluster:d} && JobUniverse == 7)"
-        ads = await self._call(lambda htcondor: htcondor.Schedd().query(constraint, _PROJECTION))
+        ads = await self._call(
+            lambda htcondor: htcondor.Schedd().query(constraint, [*_PROJECTION, *_OF_HOLDS])
+        )
         return [_dagman_ad(ad, cluster) for ad in ads]
+
+    async def queued_dagmans(self) -> dict[int, list[DagmanAd]]:
+        """All DAGMans in the queue that belong to a tagged one, by the cluster of that one."""
+        ads = await self._call(
+            lambda htcondor: htcondor.Schedd().query(
+                "JobUniverse == 7 && (WMS2_DagId =!= undefined || DAGManJobId =!= undefined)", _PROJECTION
+            )
+        )
+        queued: dict[int, list[DagmanAd]] = {}
+        for ad in ads:
+            outer = int(ad.get("DAGManJobId") or ad["ClusterId"])
+            queued.setdefault(outer, []).append(_dagman_ad(ad, outer))
+        return queued
 
     async def remove_dag(self, cluster: int, dag_id: str, reason: str) -> None:
         """condor_rm of the outer DAGMan; it and those of its work units write their rescue files.
@@ -120,11 +133,15 @@ class Condor:
         """
         if held := [ad for ad in await self.dagmans(cluster, dag_id) if ad.held]:
             for ad in held:
-                await self._act("Release", ad.cluster, reason)
+                await self.release(ad.cluster, reason)
             await self._until_running(cluster, dag_id)
         for ad in await self.dagmans(cluster, dag_id):
             if ad.node is None:
                 await self._act("Remove", ad.cluster, reason)
+
+    async def release(self, cluster: int, reason: str) -> None:
+        """condor_release of one job."""
+        await self._act("Release", cluster, reason)
 
     async def remove_orphans(self, cluster: int, dag_id: str, reason: str) -> None:
         """Remove DAGMans of work units whose outer one has gone without them."""
@@ -138,6 +155,21 @@ class Condor:
                 return
             await asyncio.sleep(1)
 
+    async def set_priority(self, request: str, round_number: int, priority: int) -> None:
+        """Give the jobs of a round that are in the queue this priority."""
+        which = f'CMS_WorkflowID == "{_checked(request)}-round-{round_number:d}" && JobPrio != {priority:d}'
+
+        def edit(htcondor: Any) -> None:
+            schedd = htcondor.Schedd()
+            try:
+                schedd.edit(which, "JobPrio", f"{priority:d}")
+            except htcondor.HTCondorException:
+                # HTCondor says the same when there is no such job, which is all that was wanted.
+                if schedd.query(which, ["ClusterId"], limit=1):
+                    raise
+
+        await self._call(edit)
+
     async def sites(self) -> list[str]:
         """The sites whose slots the collector knows."""
         ads = await self._call(
@@ -147,7 +179,31 @@ class Condor:
         )
         return sorted({str(ad["GLIDEIN_CMSSite"]) for ad in ads})
 
+    async def cores(self) -> dict[str, Cores]:
+        """The cores of each site whose slots the collector knows. Dynamic slots have what they took of theirs."""
+        ads = await self._call(
+            lambda htcondor: htcondor.Collector().query(
+                htcondor.AdType.Startd,
+                "GLIDEIN_CMSSite =!= undefined",
+                ["GLIDEIN_CMSSite", "Cpus", "State"],
+            )
+        )
+        total, running = Counter[str](), Counter[str]()
+        for ad in ads:
+            site, cpus = str(ad["GLIDEIN_CMSSite"]), int(ad.get("Cpus", 0))
+            total[site] += cpus
+            running[site] += cpus if ad.get("State") == "Claimed" else 0
+        return {site: Cores(total[site], running[site]) for site in total}
+
+    async def schedds(self) -> set[str]:
+        """The schedds that the collector knows, by name."""
+        ads = await self._call(
+            lambda htcondor: htcondor.Collector().query(htcondor.AdType.Schedd, "true", ["Name"])
+        )
+        return {str(ad["Name"]) for ad in ads}
+
     async def schedd_name(self) -> str:
+        """The schedd of this host, as its configuration has it."""
         ad = await self._call(lambda htcondor: htcondor.Collector().locate(htcondor.DaemonType.Schedd))
         return str(ad["Name"])
 
@@ -236,14 +292,12 @@ def _dagman_ad(ad: Mapping[str, Any], outer: int) -> DagmanAd:
     return DagmanAd(
         cluster=cluster,
         job_status=int(ad["JobStatus"]),
+        tag=ad.get("WMS2_DagId"),
         node=None if cluster == outer else ad.get("DAGNodeName"),
-        nodes_total=ad.get("DAG_NodesTotal", 0),
-        nodes_done=ad.get("DAG_NodesDone", 0),
-        nodes_failed=ad.get("DAG_NodesFailed", 0),
-        jobs_idle=ad.get("DAG_JobsIdle", 0),
-        jobs_running=ad.get("DAG_JobsRunning", 0),
-        jobs_held=ad.get("DAG_JobsHeld", 0),
         hold_reason=ad.get("HoldReason"),
+        hold_code=ad.get("HoldReasonCode", 0),
+        holds=ad.get("NumHolds", 0),
+        since=ad.get("EnteredCurrentStatus", 0),
     )
 
 

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Literal, Self
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-import httpx
 from pydantic import BaseModel, TypeAdapter
 
+from wms2.adapters.parallel import in_order
+from wms2.adapters.service import Answer, Service
+from wms2.errors import AlreadyThere, NotFound, Unavailable
 from wms2.models.base import Lumi
 from wms2.models.block import NewBlock
 from wms2.models.lumis import LumiRange, joined
 from wms2.models.output import ProducedFile
 from wms2.models.plan import InputFile
 
-# A big block takes DBS more than a minute to insert.
-TIMEOUT = httpx.Timeout(120, connect=10)
 CALLS_AT_ONCE = 8
-BUSY = {httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS}
 BLOCK_EXISTS = 200
 INSERT_FAILED = 110
+DATABASE_TROUBLE = {102, 106, 112}
+"""A transaction that did not begin or end, or a number that was not drawn."""
 AUTHOR = "wms2"
 NOT_SET = "NOTSET"
+# Compared as a whole by DBS: a list of what is accepted would be answered with one JSON list.
+STREAM = {"Accept": "application/ndjson"}
 
-
-class DbsUnavailable(Exception):
-    """DBS does not answer, or not now; try again later."""
-
-
-class DbsRefused(Exception):
-    """DBS said no, and why."""
+Access = Literal["VALID", "INVALID", "PRODUCTION", "DEPRECATED"]
+Locate = Callable[[Sequence[str]], Awaitable[Mapping[str, tuple[str, ...]]]]
+"""Which sites have which of these blocks; a block that is nowhere may be left out."""
 
 
 class _Failure(BaseModel):
@@ -42,147 +42,192 @@ class _Failure(BaseModel):
     code: int = 0
 
 
-class _Block(BaseModel):
-    block_name: str
-    origin_site_name: str
-
-
-class _File(BaseModel):
+@dataclass(slots=True)
+class _File:
     logical_file_name: str
     block_name: str
     file_size: int
     event_count: int
 
 
-class _FileLumi(BaseModel):
+@dataclass(slots=True)
+class _FileLumi:
     logical_file_name: str
     run_num: int
     lumi_section_num: int
 
 
-_BLOCKS = TypeAdapter(list[_Block])
+@dataclass(slots=True)
+class _FileName:
+    logical_file_name: str
+
+
+@dataclass(slots=True)
+class _Dataset:
+    dataset_access_type: str
+
+
+@dataclass(slots=True)
+class _Parent:
+    parent_dataset: str
+
+
 _FILES = TypeAdapter(list[_File])
+_FILE_NAMES = TypeAdapter(list[_FileName])
 _LUMIS = TypeAdapter(list[_FileLumi])
+_DATASETS = TypeAdapter(list[_Dataset])
+_PARENTS = TypeAdapter(list[_Parent])
 
 
-class Dbs:
-    """A DBS server; the URL is what its calls have in common, such as https://host/dbs/prod/global/DBSWriter."""
+class _Listed(NamedTuple):
+    lfn: str
+    size_bytes: int
+    events: int
 
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        # A proxy that the environment names would see credentials, and does not know this machine's services.
-        self._client = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
-        self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def __aenter__(self) -> Self:
-        return self
+class Dbs(Service):
+    """A DBS server; the URL is what its calls have in common, such as https://host/dbs/prod/global/DBSWriter.
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    Whatever changes something may be done again, and gives the same again.
+    """
 
-    async def close(self) -> None:
-        await self._client.aclose()
+    name = "DBS"
 
-    async def dataset_files(
-        self, dataset: str, takes_block: Callable[[str], bool] = lambda _: True
-    ) -> list[InputFile]:
-        """The valid files, by name, each located where its block was made; none for an unknown dataset.
+    async def input_files(
+        self, dataset: str, locate: Locate, takes_block: Callable[[str], bool] = lambda _: True
+    ) -> AsyncGenerator[InputFile, None]:
+        """The valid files with their lumi sections, block by block, by name; none for an unknown dataset.
 
-        Files of blocks that are not taken are left out.
+        Blocks that are not taken are not asked about. All files come, or Unavailable says that they did not.
         """
-        listed = await self._get("files", dataset=dataset, detail="1", validFileOnly="1")
-        files = sorted(
-            (file for file in _FILES.validate_python(listed) if takes_block(file.block_name)),
-            key=lambda file: file.logical_file_name,
-        )
-        # Asked after the files: the block of each of them is then known.
-        blocks = _BLOCKS.validate_python(await self._get("blocks", dataset=dataset, detail="1"))
-        sites = {block.block_name: block.origin_site_name for block in blocks}
-        lumis = await self._lumis(sorted({file.block_name for file in files}))
-        return [
-            InputFile(
-                lfn=file.logical_file_name,
-                size_bytes=file.file_size,
-                events=file.event_count,
-                locations=(sites[file.block_name],),
-                lumis=lumis.get(file.logical_file_name, ()),
-                block=file.block_name,
-            )
-            for file in files
-        ]
+        blocks = await self._listed(dataset, takes_block)
+        names = sorted(blocks)
+        sites = await locate(names) if names else {}
+        async with aclosing(in_order(self._lumis, names, CALLS_AT_ONCE)) as all_lumis:
+            async for block, lumis in all_lumis:
+                for file in sorted(blocks.pop(block)):
+                    yield InputFile(
+                        lfn=file.lfn,
+                        size_bytes=file.size_bytes,
+                        events=file.events,
+                        locations=sites.get(block, ()),
+                        lumis=lumis.get(file.lfn, ()),
+                        block=block,
+                    )
 
-    async def _lumis(self, blocks: list[str]) -> dict[str, tuple[LumiRange, ...]]:
-        """The lumi sections of each file that has any."""
-        found = await asyncio.gather(*(self._lumis_of_block(block) for block in blocks))
-        return {lfn: lumis for of_block in found for lfn, lumis in of_block.items()}
+    async def events_of_files(self, dataset: str) -> dict[str, int]:
+        """How many events each valid file has, which takes one call; none for an unknown dataset."""
+        files: dict[str, int] = {}
+        async for rows in self._valid_files(dataset):
+            files.update((row.logical_file_name, row.event_count) for row in rows)
+        return files
 
-    async def _lumis_of_block(self, block: str) -> dict[str, tuple[LumiRange, ...]]:
-        """Rows become ranges at once: those of all blocks together would need gigabytes."""
+    async def _listed(self, dataset: str, takes_block: Callable[[str], bool]) -> dict[str, list[_Listed]]:
+        """The valid files of each block that is taken."""
+        blocks: dict[str, list[_Listed]] = {}
+        not_taken: set[str] = set()
+        async with aclosing(self._valid_files(dataset)) as answers:
+            async for rows in answers:
+                for row in rows:
+                    block = row.block_name
+                    if block not in blocks:
+                        if block in not_taken or not takes_block(block):
+                            not_taken.add(block)
+                            continue
+                        blocks[block] = []
+                    blocks[block].append(_Listed(row.logical_file_name, row.file_size, row.event_count))
+        return blocks
+
+    def _valid_files(self, dataset: str) -> AsyncGenerator[list[_File], None]:
+        query = {"dataset": dataset, "detail": "1", "validFileOnly": "1"}
+        return self.stream(_FILES, "GET", "files", params=query, headers=STREAM)
+
+    async def _lumis(self, block: str) -> dict[str, tuple[LumiRange, ...]]:
+        """The lumi sections of each file of a block; those of all blocks together would need gigabytes."""
         single: dict[str, list[LumiRange]] = defaultdict(list)
-        for row in _LUMIS.validate_python(await self._get("filelumis", block_name=block)):
-            single[row.logical_file_name].append((row.run_num, row.lumi_section_num, row.lumi_section_num))
+        query = {"block_name": block}
+        async for rows in self.stream(_LUMIS, "GET", "filelumis", params=query, headers=STREAM):
+            for row in rows:
+                lumi = row.lumi_section_num
+                single[row.logical_file_name].append((row.run_num, lumi, lumi))
         return {lfn: joined(lumis) for lfn, lumis in single.items()}
+
+    async def block_files(self, block: str) -> list[str]:
+        """The names of all files of a block, valid or not; none for an unknown block."""
+        lfns: list[str] = []
+        query = {"block_name": block}
+        async for rows in self.stream(_FILE_NAMES, "GET", "files", params=query, headers=STREAM):
+            lfns.extend(row.logical_file_name for row in rows)
+        return sorted(lfns)
+
+    async def dataset_parents(self, dataset: str) -> list[str]:
+        """The datasets that this one was made from."""
+        query = {"dataset": dataset}
+        rows = await self.objects(_PARENTS, "GET", "datasetparents", params=query, headers=STREAM)
+        return sorted({row.parent_dataset for row in rows})
+
+    async def dataset_access(self, dataset: str) -> str | None:
+        """How visible a dataset is, such as PRODUCTION or VALID; None for an unknown one."""
+        # Without an access type DBS lists valid datasets only.
+        query = {"dataset": dataset, "dataset_access_type": "*", "detail": "1"}
+        rows = await self.objects(_DATASETS, "GET", "datasets", params=query, headers=STREAM)
+        return rows[0].dataset_access_type if rows else None
 
     async def insert_block(self, block: NewBlock) -> None:
         """Register a block with all its files. One that is registered already is left as it is."""
-        answer = await self._call("POST", "bulkblocks", json=bulk_block(block, int(time.time())))
-        failure = _failure(answer)
-        # The number has changed between releases of DBS, the words have not.
-        exists = failure.code == BLOCK_EXISTS or f"Block {block.name} already exists" in failure.reason
-        if answer.is_error and not exists:
-            raise _refusal(answer, failure)
+        try:
+            await self.call("POST", "bulkblocks", json=bulk_block(block, int(time.time())))
+        except AlreadyThere as refusal:
+            # A file that is in another block may exist as well.
+            if block.name not in str(refusal):
+                raise
 
-    async def set_dataset_access(self, dataset: str, access: Literal["VALID", "INVALID"]) -> None:
+    async def set_dataset_access(self, dataset: str, access: Access) -> None:
         query = {"dataset": dataset, "dataset_access_type": access}
-        answer = await self._call("PUT", "datasets", params=query, json={})
-        if answer.is_error:
-            raise _refusal(answer, _failure(answer))
+        await self.call("PUT", "datasets", params=query, json={})
+        # DBS grants the change of a dataset that it does not have.
+        if await self.dataset_access(dataset) != access:
+            raise NotFound(f"DBS has no dataset {dataset} that it could make {access}")
 
-    async def _get(self, path: str, **query: str) -> Any:
-        answer = await self._call("GET", path, params=query)
-        if answer.is_error:
-            raise _refusal(answer, _failure(answer))
-        try:
-            return answer.json()
-        except ValueError:
-            raise DbsUnavailable(
-                f"DBS at {self._url} answered {path} with something that is no JSON"
-            ) from None
+    async def set_files_valid(self, lfns: Iterable[str], valid: bool) -> None:
+        """Make files visible or invisible. Those that DBS does not know are passed over."""
 
-    async def _call(self, method: str, path: str, **parts: Any) -> httpx.Response:
-        """The answer, be it a refusal; DbsUnavailable when trying again may help."""
-        try:
-            async with self._calls:
-                answer = await self._client.request(method, f"{self._url}/{path}", **parts)
-        except httpx.TransportError as error:
-            raise DbsUnavailable(
-                f"DBS at {self._url} does not answer: {error or type(error).__name__}"
-            ) from error
+        async def change(lfn: str) -> None:
+            # One file a call: of several names DBS takes none, and changes all files that it has.
+            query = {"logical_file_name": lfn, "is_file_valid": str(int(valid))}
+            await self.call("PUT", "files", params=query, json={})
+
+        async with aclosing(in_order(change, filter(None, lfns), CALLS_AT_ONCE)) as changes:
+            async for _ in changes:
+                pass
+
+    async def close_block(self, block: str) -> None:
+        query = {"block_name": block, "open_for_writing": "0"}
+        await self.call("PUT", "blocks", params=query, json={})
+
+    def _kind(self, answer: Answer) -> type[Exception]:
         failure = _failure(answer)
         conflict = failure.code == INSERT_FAILED and "concurrency error" in failure.reason
-        if answer.is_server_error or answer.status_code in BUSY or conflict:
-            raise DbsUnavailable(f"DBS at {self._url} answered {path} with {answer.status_code}")
-        if answer.is_redirect:
-            raise DbsRefused(f"DBS at {self._url} sends {path} elsewhere: check its URL")
-        return answer
+        if conflict or failure.code in DATABASE_TROUBLE:
+            return Unavailable
+        # The number of a block that exists has changed between releases of DBS, the words have not.
+        if failure.code == BLOCK_EXISTS or "already exists" in failure.reason:
+            return AlreadyThere
+        if "does not exist" in failure.reason:
+            return NotFound
+        return super()._kind(answer)
+
+    def _reason(self, answer: Answer) -> str:
+        failure = _failure(answer)
+        return ": ".join(part for part in (failure.message, failure.reason) if part)
 
 
-def _failure(answer: httpx.Response) -> _Failure:
-    """What DBS says went wrong; an empty one for a success, or when something else than DBS answered."""
-    if answer.is_success:
-        return _Failure()
+def _failure(answer: Answer) -> _Failure:
+    """What DBS says went wrong; an empty one when something else than DBS answered."""
     try:
-        return _Failure.model_validate(answer.json()[0]["error"])
+        return _Failure.model_validate(json.loads(answer.content)[0]["error"])
     except (ValueError, LookupError, TypeError):
         return _Failure()
-
-
-def _refusal(answer: httpx.Response, failure: _Failure) -> DbsRefused:
-    why = ": ".join(part for part in (failure.message, failure.reason) if part) or answer.reason_phrase
-    call = f"{answer.request.method} {answer.request.url.path}"
-    return DbsRefused(f"DBS refused {call} with {answer.status_code}: {why}")
 
 
 def bulk_block(block: NewBlock, now: int) -> dict[str, Any]:

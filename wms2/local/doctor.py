@@ -14,6 +14,7 @@ from wms2.local import pool, postgres, process, services, temporal
 from wms2.local.ports import listening
 from wms2.local.prefix import bindings_version, find_prefix
 from wms2.local.stack import Stack
+from wms2.models.plan import CONCURRENT_WORK_UNITS
 
 ENOUGH_DISK = 5_000_000_000
 OLDEST_PYTHON = (3, 11)
@@ -50,6 +51,7 @@ class Doctor:
             "condor": self._condor,
             "sites": self._sites,
             "dagman limit": self._dagman_limit,
+            "job limit": self._job_limit,
             "loopback": self._loopback,
         }
         for name, look in looks.items():
@@ -162,6 +164,19 @@ class Doctor:
                 "raise START_SCHEDULER_UNIVERSE there, or lower WMS2_MAX_DAGMANS."
             )
         return f"WMS2 may start {wanted} DAGMan processes, the schedd allows {limit or 'any number'}"
+
+    def _job_limit(self) -> str:
+        """All slots that fit on the host, with all their work units, each with all its jobs in the queue."""
+        self._running(pool.PART)
+        limit = pool.job_limit(self.settings.condor_environment())
+        slots = self.settings.max_dagmans // (1 + CONCURRENT_WORK_UNITS)
+        wanted = self.settings.max_dagmans + slots * CONCURRENT_WORK_UNITS * self.settings.jobs_per_work_unit
+        if limit is not None and limit < wanted:
+            raise UserError(
+                f"The schedd takes at most {limit} jobs and WMS2 may have {wanted} there: raise MAX_JOBS_PER_OWNER "
+                "or MAX_JOBS_SUBMITTED there, or lower WMS2_MAX_DAGMANS or WMS2_JOBS_PER_WORK_UNIT."
+            )
+        return f"WMS2 may have {wanted} jobs in the queue, the schedd takes {limit or 'any number'}"
 
     def _loopback(self) -> str:
         places = listening(process.running(self.stack.home))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import httpx
 
 from wms2.adapters.dbs import Dbs
 from wms2.config import Settings
 from wms2.local.payload import make_inputs
+from wms2.local.services import PLACES_PATH
 from wms2.local.sites import storage_folder
 from wms2.models.base import Lumi
 from wms2.models.block import NewBlock, Provenance, block_name
@@ -55,6 +58,16 @@ async def make_dataset(
                 provenance=MADE_BY,
             )
             await dbs.insert_block(block)
+
+
+async def place_block(services_url: str, block: str, available: Mapping[str, int]) -> None:
+    """Let the stand-in Rucio say that the block lies there, and no more where it was made.
+
+    `available` is how many of its files each RSE has.
+    """
+    async with httpx.AsyncClient(base_url=services_url, trust_env=False) as client:
+        answer = await client.put(PLACES_PATH, params={"block": block}, json=dict(available))
+        answer.raise_for_status()
 
 
 def _adler32(path: Path) -> str:

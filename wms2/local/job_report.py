@@ -44,11 +44,16 @@ class JobReport:
     def __init__(self) -> None:
         self.inputs: list[FileRecord] = []
         self.outputs: list[FileRecord] = []
+        self.pileup: list[FileRecord] = []
         self._started = time.monotonic()
 
     def add_input(self, lfn: str, pfn: str) -> FileRecord:
         self.inputs.append(FileRecord(lfn, pfn, "source"))
         return self.inputs[-1]
+
+    def add_pileup(self, pfn: str) -> FileRecord:
+        self.pileup.append(FileRecord("", pfn, "mix"))
+        return self.pileup[-1]
 
     def add_output(self, module: str, pfn: str) -> FileRecord:
         self.outputs.append(FileRecord("", pfn, module))
@@ -61,7 +66,9 @@ class JobReport:
             error = ElementTree.SubElement(root, "FrameworkError", ExitStatus=str(code), Type=kind)
             error.text = message
         for record in self.inputs:
-            root.append(_input_file(record))
+            root.append(_input_file(record, "primaryFiles", "PoolSource"))
+        for record in self.pileup:
+            root.append(_input_file(record, "mixingFiles", "EmbeddedRootSource"))
         for record in [] if code else self.outputs:
             root.append(_file(record))
         root.append(self._performance())
@@ -86,9 +93,10 @@ class JobReport:
         return element
 
 
-def _input_file(record: FileRecord) -> ElementTree.Element:
+def _input_file(record: FileRecord, kind: str, source: str) -> ElementTree.Element:
     element = _element("InputFile", LFN=record.lfn, PFN=record.pfn, ModuleLabel=record.module)
-    ElementTree.SubElement(element, "InputSourceClass").text = "PoolSource"
+    ElementTree.SubElement(element, "InputType").text = kind
+    ElementTree.SubElement(element, "InputSourceClass").text = source
     ElementTree.SubElement(element, "EventsRead").text = str(record.events)
     element.append(record.runs())
     return element

@@ -1,7 +1,6 @@
 """The logs of a stack's servers: their names, their last lines, and what is added to them."""
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,11 +32,6 @@ def chosen_logs(home: Path, name: str | None) -> dict[str, Path]:
     if name not in files:
         raise UserError(f"There is no log {name}: choose one of {', '.join(files)}.")
     return {name: files[name]}
-
-
-def last_lines(file: Path, count: int) -> list[str]:
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        return [line.rstrip("\n") for line in deque(lines, maxlen=count)]
 
 
 def new_lines(files: dict[str, Path], interval: float = 0.5) -> Iterator[tuple[str, str]]:

@@ -23,13 +23,15 @@ import numpy.typing as npt
 import uproot
 
 from wms2.local.events import FIXED_BYTES, PADDING, TREE, Numbers, branches, contents, hashed
-from wms2.local.faults import FaultError, due_fault
+from wms2.local.faults import Fault, FaultError, due_fault
 from wms2.local.job_report import JobReport
 
 CHUNK_EVENTS = 10_000
 CHUNK_SIZE = "20 MB"
 OPEN_ERROR, READ_ERROR, MISMATCH, BAD_PARAMETERS = 8020, 8021, 8023, 7002
 FILTER_SALT = 77
+PILEUP_FILES = 3
+"""How many files a step mixes in of each kind of pile-up, where there are as many."""
 
 
 class PayloadError(Exception):
@@ -63,8 +65,11 @@ class Parameters:
         return max(0, round(kilobytes * 1000) - FIXED_BYTES)
 
 
-def produce(job: Mapping[str, Any], folder: Path, report: JobReport) -> None:
-    """Make the events of a range, or pass on those of the input files, into every output module."""
+def produce(job: Mapping[str, Any], folder: Path, report: JobReport) -> Fault | None:
+    """Make the events of a range, or pass on those of the input files, into every output module.
+
+    The fault that struck it, for what comes of it after the report.
+    """
     parameters = Parameters.of(job["parameters"])
     fault = due_fault(job)
     if fault:
@@ -72,15 +77,17 @@ def produce(job: Mapping[str, Any], folder: Path, report: JobReport) -> None:
     memory = np.ones(parameters.memory_mb * 1_000_000, np.uint8)
     time.sleep(parameters.startup_sec)
     outputs = [] if fault and fault.no_output else job["outputs"]
+    _mix(job, report)
     source = _read(job, report) if job["input_files"] else _simulate(job["simulation"])
     with _Writers(folder, outputs, parameters, report) as writers:
         for numbers in source:
             _work(parameters, len(numbers))
             writers.add(_filtered(numbers, parameters.filter_efficiency))
     del memory
+    return fault
 
 
-def merge(job: Mapping[str, Any], folder: Path, report: JobReport) -> None:
+def merge(job: Mapping[str, Any], folder: Path, report: JobReport) -> Fault | None:
     """All events of the input files into one, in their order, a bounded piece at a time."""
     fault = due_fault(job)
     if fault:
@@ -99,6 +106,7 @@ def merge(job: Mapping[str, Any], folder: Path, report: JobReport) -> None:
                 to_lose = 0
                 _extend(merged, kept)
                 written.count(_numbers(kept))
+    return fault
 
 
 @dataclass(frozen=True)
@@ -225,6 +233,18 @@ def _simulate(plan: Mapping[str, int]) -> Iterator[Numbers]:
         yield Numbers(np.full(len(event), plan["run"], np.uint32), lumi.astype(np.uint32), event)
 
 
+def _mix(job: Mapping[str, Any], report: JobReport) -> None:
+    """Read an event of a few pile-up files, beginning with one that follows from the job's seed."""
+    for told in job.get("pileup", {}).values():
+        files = told["files"]
+        for k in range(min(PILEUP_FILES, len(files))):
+            pfn = files[(job["seed"] + k) % len(files)]
+            record = report.add_pileup(pfn)
+            entry = {"lfn": "", "pfn": pfn, "first_event": None, "last_event": 1}
+            for chunk in _chunks(entry, ["run", "lumi", "event"]):
+                record.count(_numbers(chunk))
+
+
 def _read(job: Mapping[str, Any], report: JobReport) -> Iterator[Numbers]:
     """Run, lumi and event numbers of what the job selects in its files."""
     for input_file in job["input_files"]:
@@ -309,7 +329,7 @@ def _run(verb: str, job_file: Path) -> int:
     folder, report = Path.cwd(), JobReport()
     try:
         job = json.loads(job_file.read_text(encoding="utf-8"))
-        {"produce": produce, "merge": merge}[verb](job, folder, report)
+        fault = {"produce": produce, "merge": merge}[verb](job, folder, report)
     except (PayloadError, FaultError) as error:
         report.write(folder, error.code, type(error).__name__, str(error))
         return error.code
@@ -318,6 +338,8 @@ def _run(verb: str, job_file: Path) -> int:
         report.write(folder, BAD_PARAMETERS, type(error).__name__, f"job.json cannot be followed: {error!r}")
         return BAD_PARAMETERS
     report.write(folder)
+    if fault:
+        fault.spoil([folder / record.pfn for record in report.outputs])
     return 0
 
 

@@ -309,6 +309,16 @@ def missing_parts(environment: dict[str, str], sites: Sequence[str]) -> list[str
     return [name for name in (*DAEMONS, *sites) if name not in there]
 
 
+def job_limit(environment: dict[str, str]) -> int | None:
+    """How many jobs of one owner the schedd takes, as its configuration is now; nothing if any number."""
+    answer = run_client(
+        ["condor_config_val", "-schedd", "MAX_JOBS_PER_OWNER", "MAX_JOBS_SUBMITTED"], environment
+    )
+    if answer.returncode != 0:
+        raise UserError("The schedd does not tell its limits: see whether it is running with `wms2 status`.")
+    return min((int(line) for line in answer.stdout.split() if line.isdigit()), default=None)
+
+
 def dagman_limit(environment: dict[str, str]) -> int | None:
     """How many DAGMan processes the schedd lets run at once, as its configuration is now; nothing if any number."""
     answer = run_client(["condor_config_val", "-schedd", "START_SCHEDULER_UNIVERSE"], environment)

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -51,6 +52,11 @@ def start(
 
 def log_file(home: Path, part: str) -> Path:
     return home / "logs" / f"{part}.log"
+
+
+def last_lines(file: Path, count: int) -> list[str]:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        return [line.rstrip("\n") for line in deque(lines, maxlen=count)]
 
 
 def is_running(home: Path, part: str, pid: int | None) -> bool:

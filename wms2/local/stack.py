@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from wms2.config import RECORD, Settings, StackRecord, configured_settings, load_settings
+from wms2.core.plain import plain_line
 from wms2.errors import UserError
 from wms2.local import pool, postgres, process, services, temporal, worker
 from wms2.local.pool import Pool
@@ -233,7 +234,11 @@ class Stack:
             self.record.write(self.home)
         log = process.log_file(self.home, name)
         problem = self.part(name).problem() or "it listens nowhere"
-        raise UserError(f"{name} did not come up, {problem}: run `wms2 logs {name}` (its log is {log}).")
+        if not self.is_running(name) and (said := process.last_lines(log, 1)):
+            problem = f"its last words were: {plain_line(said[0])}"
+        raise UserError(
+            f"{name} did not come up, {problem} (`wms2 logs {name}` shows more; its log is {log})."
+        )
 
     def _comes_up(self, name: str) -> bool:
         part = self.part(name)
