@@ -6,40 +6,77 @@ import asyncio
 import inspect
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
+from sqlalchemy import Engine
 from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError
-from temporalio.worker import Worker
+from temporalio.worker import Replayer, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from wms2.activities.admission import AdmissionActivities, signal_admission
+from wms2.activities.admission import AdmissionActivities
+from wms2.activities.bans import BanActivities
+from wms2.activities.chains import ChainActivities
+from wms2.activities.cleanups import CleanupActivities
+from wms2.activities.closing import ClosingActivities
+from wms2.activities.credentials import keep_credentials_fresh
 from wms2.activities.dags import DagActivities
+from wms2.activities.endings import EndingActivities
+from wms2.activities.hosts import HostActivities, keep_announced
+from wms2.activities.imports import ImportActivities
+from wms2.activities.inputs import InputActivities
+from wms2.activities.leftovers import remove_leftovers
+from wms2.activities.notices import NoticeActivities
 from wms2.activities.outputs import OutputActivities
-from wms2.activities.planning import PlanningActivities, PlanningSettings
+from wms2.activities.planning import PlanningActivities
 from wms2.activities.reconciliation import ReconciliationActivities
 from wms2.activities.records import RecordActivities
+from wms2.activities.reports import ReportActivities
+from wms2.activities.rounds import RoundActivities
+from wms2.activities.sites import SiteActivities
+from wms2.activities.time_limits import TimeLimitActivities
+from wms2.activities.undo import UndoActivities
 from wms2.adapters.condor import Condor
-from wms2.adapters.dbs import Dbs
+from wms2.adapters.connect import connect_cric, connect_dbs, connect_reqmgr2, connect_rucio
+from wms2.adapters.job_credentials import job_credentials_of
+from wms2.adapters.messenger import Messenger, messenger_of
 from wms2.config import Settings
+from wms2.core.bans import BanPolicy
+from wms2.core.blocks import BlockLimits, Load
+from wms2.core.time_limits import limits_with
+from wms2.db.notices import telling
 from wms2.db.session import connect as connect_database
 from wms2.errors import UserError
-from wms2.models.messages import HostReport
+from wms2.models.host import HostReport
+from wms2.models.messages import TimeLimits
+from wms2.planner import PlanningSettings
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
+from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
+from wms2.temporal.logs import LogContext
 from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
 from wms2.temporal.runtime import sdk_runtime
 from wms2.workflows.admission import AdmissionWorkflow
+from wms2.workflows.chains import ChainWorkflow
+from wms2.workflows.hosts import HostsWorkflow
+from wms2.workflows.notification import NotificationWorkflow
 from wms2.workflows.output_dataset import OutputDatasetWorkflow
 from wms2.workflows.reconciliation import ReconciliationWorkflow
+from wms2.workflows.reqmgr2 import ReqMgr2Workflow
 from wms2.workflows.request import RequestWorkflow
+from wms2.workflows.sites import SitesWorkflow
+from wms2.workflows.undo import UndoWorkflow
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +84,23 @@ GRACE = timedelta(seconds=10)
 HEARTBEAT_THROTTLE = timedelta(seconds=5)
 """How late a follower may learn that it is to stop."""
 CONNECT_AGAIN_SEC = 2.0
-ANNOUNCE_EVERY_SEC = 600.0
-ANNOUNCE_AGAIN_SEC = 15.0
 THREADS = 15
 """As many as the database pool has connections; calls that block wait for one of them."""
-WORKFLOW_TYPES = (RequestWorkflow, AdmissionWorkflow, OutputDatasetWorkflow, ReconciliationWorkflow)
+WORKFLOW_TYPES = (
+    RequestWorkflow,
+    AdmissionWorkflow,
+    OutputDatasetWorkflow,
+    ReconciliationWorkflow,
+    NotificationWorkflow,
+    UndoWorkflow,
+    ChainWorkflow,
+    ReqMgr2Workflow,
+    SitesWorkflow,
+    HostsWorkflow,
+)
 PASSED_THROUGH = (
     "annotated_types",
+    "opentelemetry",
     "pydantic",
     "pydantic_core",
     "wms2.core",
@@ -74,32 +121,113 @@ class Hands:
     services: Sequence[Activity]
     host: Sequence[Activity]
     watch: Sequence[Activity]
+    announce: Callable[[str], Coroutine[Any, Any, None]]
+    """Keeps it known that the host which it is told is served."""
+    refresh: Callable[[str], Coroutine[Any, Any, None]] | None
+    """Keeps the credentials of jobs fresh on the host that it is told; None where they carry none."""
 
 
-def build_hands(settings: Settings, client: Client) -> Hands:
-    """Every adapter and every activity, each made once."""
+def build_hands(settings: Settings, client: Client, messenger: Messenger | None) -> Hands:
+    """Every adapter and every activity, each made once. Without a messenger nobody is told anything."""
     engine = connect_database(settings.needed("database_url"))
+    engine = telling(engine, messenger.contacts if messenger else None)
     condor = Condor(settings.condor_environment())
-    dbs = Dbs(f"{settings.needed('services_url')}/dbs")
+    dbs, rucio = connect_dbs(settings), connect_rucio(settings)
+    planning = planning_settings(settings)
+    closing = ClosingActivities(engine, planning.target_job_sec)
+    rounds = (
+        PlanningActivities(condor, settings, planning),
+        closing,
+        RoundActivities(condor),
+        BanActivities(engine, ban_policy(settings)),
+    )
+    credentials = job_credentials_of(settings)
+    dags = defined_activities(DagActivities(condor, engine, settings.same_failures, credentials))
     submit_root = settings.submit_root or settings.home / "submit"
-    planning = PlanningActivities(engine, condor, dbs, submit_root, planning_settings(settings))
-    dags = defined_activities(DagActivities(condor, engine))
+    endings = EndingActivities(engine, client, submit_root, settings.max_versions)
+    outputs = OutputActivities(engine, dbs, rucio, block_limits(settings), placement_wait(settings))
+    hosts = HostActivities(engine, client, condor, timedelta(minutes=settings.host_silence_min))
+    between_runs = timedelta(minutes=settings.notify_every_min)
+    notices = NoticeActivities(engine, messenger, settings.notify_tries, between_runs)
     return Hands(
         services=[
             *defined_activities(RecordActivities(engine)),
+            *defined_activities(
+                TimeLimitActivities(TimeLimits(limits=limits_with(settings.time_limits_hours)))
+            ),
             *defined_activities(AdmissionActivities(client)),
-            *defined_activities(OutputActivities(engine, dbs)),
+            *defined_activities(outputs),
+            *defined_activities(InputActivities(engine, rucio, settings.prefetch_stuck_hours)),
+            *defined_activities(UndoActivities(engine, dbs, rucio)),
+            *defined_activities(CleanupActivities(engine, client)),
             *defined_activities(ReconciliationActivities(engine, client)),
+            *defined_activities(ChainActivities(engine, client)),
+            *defined_activities(SiteActivities(engine, connect_cric(settings), condor)),
+            *defined_activities(hosts),
+            *(reqmgr2_activities(settings, engine, client) if settings.has_reqmgr2 else ()),
+            *defined_activities(endings),
+            # A round whose submit host is lost is closed by whoever there is.
+            *defined_activities(closing),
+            *defined_activities(notices),
         ],
-        host=[*defined_activities(planning), *dags],
+        host=[*chain.from_iterable(map(defined_activities, rounds)), *dags],
         watch=dags,
+        announce=partial(
+            keep_announced,
+            hosts,
+            partial(remove_leftovers, condor, engine),
+            partial(host_report, settings, condor),
+        ),
+        refresh=partial(keep_credentials_fresh, credentials, engine) if credentials else None,
     )
+
+
+def ban_policy(settings: Settings) -> BanPolicy:
+    return BanPolicy(
+        failure_ratio=settings.site_ban_failure_ratio,
+        least_failures=settings.site_ban_min_failures,
+        requests_for_all=settings.site_ban_promotion_threshold,
+        length=timedelta(days=settings.site_ban_duration_days),
+    )
+
+
+async def host_report(settings: Settings, condor: Condor, host: str) -> HostReport:
+    """What this host says of itself."""
+    return HostReport(
+        host=host,
+        schedd_name=await condor.schedd_name(),
+        submit_root=str(settings.submit_root or settings.home / "submit"),
+        dagmans=settings.max_dagmans,
+        version=version("wms2"),
+    )
+
+
+def block_limits(settings: Settings) -> BlockLimits:
+    load = Load(settings.block_files, settings.block_bytes, settings.block_lumis)
+    return BlockLimits(load, timedelta(hours=settings.block_hours))
+
+
+def placement_wait(settings: Settings) -> timedelta:
+    """How long a block waits for a subscription. The stand-in of the local stack has none that it need wait for."""
+    return timedelta(hours=settings.placement_hours) if settings.rucio_url else timedelta(0)
 
 
 def planning_settings(settings: Settings) -> PlanningSettings:
     """On the stack of one machine DAGMan looks at its jobs every second: there are few, and a person waits."""
-    quick = settings.condor == "private"
-    return PlanningSettings(log_scan_sec=1, status_sec=1) if quick else PlanningSettings()
+    quick = {"log_scan_sec": 1, "status_sec": 1, "cool_off_sec": 0} if settings.condor == "private" else {}
+    return PlanningSettings(
+        recovery_dir=str(settings.recovery_dir or ""),
+        nodes_per_round=settings.nodes_per_round,
+        jobs_per_work_unit=settings.jobs_per_work_unit,
+        target_job_sec=settings.target_job_sec,
+        **quick,
+    )
+
+
+def reqmgr2_activities(settings: Settings, engine: Engine, client: Client) -> list[Activity]:
+    reqmgr2 = connect_reqmgr2(settings)
+    imports = ImportActivities(engine, client, reqmgr2, settings.imports == "on", settings.failure_policy)
+    return [*defined_activities(imports), *defined_activities(ReportActivities(engine, reqmgr2))]
 
 
 def defined_activities(instance: object) -> list[Activity]:
@@ -112,6 +240,16 @@ def workflow_runner() -> SandboxedWorkflowRunner:
     """The sandbox that workflows run in."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return SandboxedWorkflowRunner(restrictions=restrictions)
+
+
+def make_replayer() -> Replayer:
+    """What replays histories as the worker of this installation would."""
+    return Replayer(
+        workflows=WORKFLOW_TYPES,
+        workflow_runner=workflow_runner(),
+        data_converter=pydantic_data_converter,
+        runtime=sdk_runtime(),
+    )
 
 
 def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Worker]:
@@ -127,7 +265,7 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
             task_queue=WORKFLOWS,
             workflows=WORKFLOW_TYPES,
             activities=hands.services,
-            interceptors=[Heartbeats()],
+            interceptors=[LogContext(), Heartbeats(), Delays()],
             workflow_runner=workflow_runner(),
             **shared,
         ),
@@ -135,7 +273,7 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
             client,
             task_queue=host_queue(host),
             activities=hands.host,
-            interceptors=[Heartbeats()],
+            interceptors=[LogContext(), Heartbeats(), Delays()],
             **shared,
         ),
         Worker(
@@ -143,6 +281,7 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
             task_queue=watch_queue(host),
             activities=hands.watch,
             max_concurrent_activities=dags,
+            interceptors=[LogContext()],
             **shared,
         ),
     ]
@@ -150,24 +289,29 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
 
 async def run_worker(settings: Settings, host: str, metrics_port: int | None) -> None:
     """Serve all queues of this host until SIGTERM or SIGINT; activities then have ten seconds to end."""
+    messenger = messenger_of(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="wms2"))
     for wanted in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(wanted, stop.set)
-    client = await _wait_for_temporal(settings, sdk_runtime(metrics_port), stop)
+    runtime = sdk_runtime(metrics_port, str(settings.metrics_address))
+    client = await _wait_for_temporal(settings, runtime, stop)
     if client is None:
         return
-    report = HostReport(host=host, dagmans=settings.max_dagmans)
-    workers = build_workers(client, build_hands(settings, client), host, settings.max_dagmans)
+    hands = build_hands(settings, client, messenger)
+    workers = build_workers(client, hands, host, settings.max_dagmans)
     log.info("worker on %s: serving %s", host, ", ".join(worker.task_queue for worker in workers))
     async with asyncio.TaskGroup() as tasks:
         for worker in workers:
             tasks.create_task(worker.run())
-        announcer = tasks.create_task(_announce(client, report))
+        beside = [tasks.create_task(hands.announce(host))]
+        if hands.refresh is not None:
+            beside.append(tasks.create_task(hands.refresh(host)))
         await stop.wait()
         log.info("worker on %s: stopping", host)
-        announcer.cancel()
+        for task in beside:
+            task.cancel()
         await asyncio.gather(*(worker.shutdown() for worker in workers))
     log.info("worker on %s: stopped", host)
 
@@ -188,15 +332,3 @@ async def _wait_for_temporal(settings: Settings, runtime: Runtime, stop: asyncio
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), CONNECT_AGAIN_SEC)
     return None
-
-
-async def _announce(client: Client, report: HostReport) -> None:
-    """Tell admission that this host is ready, which starts it; and then again: whatever it forgot, it learns anew."""
-    while True:
-        try:
-            await signal_admission(client, "host_ready", report)
-        except RPCError as error:
-            log.warning("admission did not hear of host %s: %s", report.host, error)
-            await asyncio.sleep(ANNOUNCE_AGAIN_SEC)
-        else:
-            await asyncio.sleep(ANNOUNCE_EVERY_SEC)

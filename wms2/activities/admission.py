@@ -10,18 +10,19 @@ from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 
 from wms2.core.admission import AdmissionState
-from wms2.models.messages import HostReport, SlotRequest
+from wms2.models.messages import HostList, SlotRequest
+from wms2.temporal.client import START_TIMEOUT
 from wms2.temporal.ids import ADMISSION
 from wms2.temporal.launch import request_lives
 from wms2.temporal.queues import WORKFLOWS
 
 CALLS_AT_ONCE = 20
 
-AdmissionSignal = Literal["ask", "give_back", "host_ready", "set_limit"]
+AdmissionSignal = Literal["ask", "give_back", "forget", "know_hosts"]
 
 
 async def signal_admission(
-    client: Client, signal: AdmissionSignal, content: SlotRequest | HostReport | int
+    client: Client, signal: AdmissionSignal, content: SlotRequest | HostList | list[str]
 ) -> None:
     """Signal the admission workflow, and start it where it does not run."""
     await client.start_workflow(
@@ -33,6 +34,7 @@ async def signal_admission(
         start_signal=signal,
         start_signal_args=[content],
         static_summary="lends slots to requests, highest priority first",
+        rpc_timeout=START_TIMEOUT,
     )
 
 

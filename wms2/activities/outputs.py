@@ -1,64 +1,191 @@
-"""Registering and announcing output datasets."""
+"""What is done with the files that work units produced, until their dataset is announced.
+
+A step tells Rucio or DBS first and records it afterwards. Each call can be made again: whoever died in between is
+followed by one who does the same, and finds it done.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 from temporalio import activity
 
 from wms2.activities.database import DatabaseActivities
+from wms2.activities.inputs import COMMENT as INPUT_COMMENT
 from wms2.adapters.dbs import Dbs
-from wms2.db import outputs
-from wms2.db.outputs import PendingUnit
+from wms2.adapters.rucio import Rucio
+from wms2.core.blocks import BlockLimits
+from wms2.core.placement import BlockToPlace, Placement, misses_a_rule, placement, trouble
+from wms2.db import blocks, outputs
 from wms2.db.requests import request_record
-from wms2.models.block import NewBlock, Provenance, block_name, provenance
+from wms2.db.sites import site_rse
+from wms2.models.block import NewBlock, provenance
 from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputStatus
+from wms2.models.output_steps import Placed, Protected, Registered
+from wms2.models.request import Output, Request
+from wms2.models.rule import Replica, Rule
 
-UNITS_AT_ONCE = 100
+FILES_AT_ONCE = 500
+SOURCE_COMMENT = "WMS2: kept where it was made until it is elsewhere"
+DESTINATION_COMMENT = "WMS2: where the request wants it"
+DAY_SEC = 86400
+LOOK_EVERY_SEC = 300.0
+"""Transfers take hours: Rucio is not asked for a block more often."""
 T = TypeVar("T")
 
 
 class OutputActivities(DatabaseActivities):
-    """What is done with the files that work units produced."""
+    """`placement_wait`: for how long a block waits for somebody to want it elsewhere."""
 
-    def __init__(self, engine: Engine, dbs: Dbs) -> None:
+    def __init__(
+        self, engine: Engine, dbs: Dbs, rucio: Rucio, limits: BlockLimits, placement_wait: timedelta
+    ) -> None:
         super().__init__(engine)
         self._dbs = dbs
+        self._rucio = rucio
+        self._limits = limits
+        self._placement_wait = placement_wait
+
+    # Protecting -----------------------------------------------------------------------------------------
 
     @activity.defn
-    async def register_outputs(self, order: OutputOrder) -> int:
-        """Register all files that wait for it, a block per work unit; how many files that were.
-
-        DBS comes first, then the database: after a crash in between, the block is found in DBS and recorded.
-        """
-        request = (await self.record(request_record, order.request)).request
-        made = provenance(request, order.dataset)
+    async def protect_outputs(self, order: OutputOrder) -> Protected:
+        """Put all files that wait into blocks, and protect them at their sites."""
+        name = (order.request, order.dataset)
+        while await self.record(blocks.assign_files, *name, self._limits):
+            activity.heartbeat()
         files = 0
-        while units := await self.record(
-            outputs.pending_files, order.request, order.dataset, limit=UNITS_AT_ONCE
-        ):
-            for unit in units:
-                files += await _undivided(self._register(order, unit, made))
+        while waiting := await self.record(blocks.blocks_to_protect, *name, limit=FILES_AT_ONCE):
+            for block in waiting:
+                files += await _undivided(self._protect(order, block))
                 activity.heartbeat(files)
-        return files
+        open_sec = await self.record(blocks.oldest_open_sec, *name)
+        left = None if open_sec is None else self._limits.age.total_seconds() - open_sec
+        closed = await self.record(blocks.blocks_to_register, *name)
+        return Protected(
+            files=files,
+            blocks_due=bool(closed) or (left is not None and left <= 0),
+            next_due_sec=left,
+        )
 
-    async def _register(self, order: OutputOrder, unit: PendingUnit, made: Provenance) -> int:
-        block = NewBlock(
-            name=block_name(order.request, order.dataset, unit.work_unit),
-            dataset=order.dataset,
-            site=unit.site,
-            files=unit.files,
-            provenance=made,
+    async def _protect(self, order: OutputOrder, block: blocks.OpenedBlock) -> int:
+        rse = block.rse or await self._source_rse(block.site)
+        await self._rucio.add_block(order.dataset, block.name)
+        replicas = [
+            Replica(lfn=file.lfn, size_bytes=file.size_bytes, adler32=file.adler32) for file in block.files
+        ]
+        await self._rucio.add_files(block.name, rse, replicas)
+        rule = block.source_rule or await self._rucio.add_rule(block.name, rse, comment=SOURCE_COMMENT)
+        lfns = [file.lfn for file in block.files]
+        return await self.record(blocks.record_protected, block.name, rse, rule, lfns)
+
+    async def _source_rse(self, site: str) -> str:
+        known: str | None = await self.record(site_rse, site)
+        return known or await self._rucio.disk_rse(site)
+
+    # Registering ----------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def register_blocks(self, order: OutputOrder) -> Registered:
+        """Close the blocks whose time has come, and bring those that are closed into DBS and on their way."""
+        name = (order.request, order.dataset)
+        await self.record(blocks.close_due_blocks, *name, self._limits, order.finishing)
+        request = (await self.record(request_record, order.request)).request
+        names = await self.record(blocks.blocks_to_register, *name)
+        files = 0
+        for block in names:
+            files += await _undivided(self._register(order, request, block))
+            activity.heartbeat(files)
+        return Registered(blocks=len(names), files=files)
+
+    async def _register(self, order: OutputOrder, request: Request, name: str) -> int:
+        block = await self.record(blocks.closed_block, order.dataset, name)
+        await self._rucio.close_block(name)
+        await self._dbs.insert_block(
+            NewBlock(
+                name=name,
+                dataset=order.dataset,
+                site=block.site,
+                files=block.files,
+                provenance=provenance(request, order.dataset),
+            )
         )
-        await self._dbs.insert_block(block)
-        lfns = [file.lfn for file in unit.files]
-        return await self.record(
-            outputs.mark_registered, order.request, order.dataset, block.name, block.site, lfns
-        )
+        return await self._ask_for_destinations(_output(request, order.dataset), name)
+
+    async def _ask_for_destinations(self, output: Output, block: str) -> int:
+        """The rules that the request wants, made where they are missing; how many files are registered only now."""
+        lifetime = output.retention_days and output.retention_days * DAY_SEC
+        rules = [
+            await self._rucio.add_rule(block, destination, comment=DESTINATION_COMMENT, lifetime_sec=lifetime)
+            for destination in output.destinations
+        ]
+        return await self.record(blocks.record_registered, block, rules)
+
+    # Placing --------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def place_blocks(self, order: OutputOrder) -> Placed:
+        """Look where the blocks in DBS are. One that others hold is let go where it was made.
+
+        While files still come this is done whenever a block is full; a block that was looked at just now is left then.
+        """
+        name = (order.request, order.dataset)
+        found = await self.record(blocks.blocks_to_place, *name)
+        waiting = [block for block in found if order.finishing or _is_due(block)]
+        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
+        dataset_files = await self.record(outputs.files_in_rucio, order.dataset)
+        output = _output((await self.record(request_record, order.request)).request, order.dataset)
+        left, troubles = len(found) - len(waiting), []
+        for block in waiting:
+            rules = await self._lasting_rules(block.name)
+            to_place = _to_place(block, dataset_files, output)
+            if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
+                left += 1
+                troubles.append(trouble([*rules, *of_dataset]))
+            activity.heartbeat(left)
+        complete = not left and await self.record(blocks.is_complete, *name)
+        return Placed(waiting=left, complete=complete, trouble=next(filter(None, troubles), ""))
+
+    async def _lasting_rules(self, name: str) -> list[Rule]:
+        """Without those that bring a request its input: they end with that request."""
+        return [rule for rule in await self._rucio.rules_of(name) if rule.comment != INPUT_COMMENT]
+
+    async def _place(
+        self,
+        block: blocks.PlacedBlock,
+        to_place: BlockToPlace,
+        output: Output,
+        rules: list[Rule],
+        of_dataset: list[Rule],
+    ) -> bool:
+        """Whether nothing is left to do for the block."""
+        now = datetime.now(UTC)
+        where = placement(to_place, rules, of_dataset, now)
+        if where is Placement.PLACED:
+            await self._rucio.delete_rule(block.source_rule)
+            await self.record(blocks.record_archived, block.name, released=True)
+            return True
+        waited = block.waits_sec >= self._placement_wait.total_seconds()
+        if where is Placement.STAYS or (where is Placement.NOWHERE and waited):
+            await self._keep_at_source(block, output)
+            return True
+        if misses_a_rule(to_place, rules, now):
+            await self._ask_for_destinations(output, block.name)
+        await self.record(blocks.record_check, block.name)
+        return False
+
+    async def _keep_at_source(self, block: blocks.PlacedBlock, output: Output) -> None:
+        """The copy at its site is one of those that count, for as long as it is to be kept."""
+        if output.retention_days is not None:
+            await self._rucio.set_rule_lifetime(block.source_rule, output.retention_days * DAY_SEC)
+        await self.record(blocks.record_archived, block.name, released=False)
+
+    # Announcing -----------------------------------------------------------------------------------------
 
     @activity.defn
     async def announce_output(self, order: OutputOrder) -> OutputAnnounced:
@@ -71,6 +198,21 @@ class OutputActivities(DatabaseActivities):
     async def _announce(self, order: OutputOrder) -> None:
         await self._dbs.set_dataset_access(order.dataset, "VALID")
         await self.record(outputs.record_output_status, order.request, order.dataset, OutputStatus.ANNOUNCED)
+
+
+def _output(request: Request, dataset: str) -> Output:
+    return next(output for output in request.outputs if output.dataset == dataset)
+
+
+def _is_due(block: blocks.PlacedBlock) -> bool:
+    return block.looked_sec is None or block.looked_sec >= LOOK_EVERY_SEC
+
+
+def _to_place(block: blocks.PlacedBlock, dataset_files: int, output: Output) -> BlockToPlace:
+    kept_for = timedelta(days=output.retention_days) if output.retention_days else None
+    return BlockToPlace(
+        block.files, dataset_files, block.source_rule, frozenset(block.transfer_rules), kept_for
+    )
 
 
 async def _undivided(step: Coroutine[Any, Any, T]) -> T:

@@ -10,8 +10,14 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from wms2.activities.admission import signal_admission
+from wms2.activities.alerts import sound
+from wms2.activities.callbacks import Callbacks
 from wms2.activities.database import DatabaseActivities
+from wms2.db.bans import expire_bans
+from wms2.db.notices import queue_alert
 from wms2.db.requests import unended_requests
+from wms2.models.messages import Alert
 from wms2.models.reconciliation import Reconciled
 from wms2.models.request import RequestRecord, RequestStatus
 from wms2.temporal.ids import request_id
@@ -31,9 +37,14 @@ class ReconciliationActivities(DatabaseActivities):
 
     @activity.defn
     async def reconcile_requests(self) -> Reconciled:
-        """Start requests that were recorded and never started, and report those whose workflow is gone."""
+        """Start requests that were recorded and never started, and report those whose workflow is gone.
+
+        Of what those had of admission others wait for, so it is told at once. Requests that wait for a word of another
+        workflow which was said already hear it again.
+        """
         living = {found.id async for found in self._client.list_workflows(LIVING)}
         started, lost = [], []
+        await Callbacks(self._engine, self._client).repeat(datetime.now(UTC) - SUBMITTING)
         for record in await self.record(unended_requests, datetime.now(UTC) - SUBMITTING):
             name = record.request.request_name
             if request_id(name) in living or await request_lives(self._client, name):
@@ -42,8 +53,23 @@ class ReconciliationActivities(DatabaseActivities):
                 started.append(name)
             else:
                 lost.append(name)
-                log.error("ALERT [lost_workflow] %s: is %s, and its workflow is gone", name, record.status)
+                await self._report(name, f"is {record.status}, and its workflow is gone")
+        if lost:
+            await signal_admission(self._client, "forget", lost)
         return Reconciled(living=len(living), started=tuple(started), lost=tuple(lost))
+
+    @activity.defn
+    async def expire_bans(self) -> int:
+        """How many bans of sites have ended now."""
+        ended = await self.record(expire_bans)
+        for ban in ended:
+            log.info("%s is no longer banned for %s", ban.site_name, ban.request_name or "all")
+        return len(ended)
+
+    async def _report(self, name: str, message: str) -> None:
+        alert = Alert(request=name, kind="lost_workflow", message=message)
+        sound(alert.kind, name, message)
+        await self.record(queue_alert, alert)
 
     async def _start(self, record: RequestRecord) -> bool:
         try:

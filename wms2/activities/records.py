@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import logging
 
+from sqlalchemy.orm import Session
 from temporalio import activity
 
+from wms2.activities.alerts import sound
 from wms2.activities.database import DatabaseActivities
+from wms2.core.plain import plain_line
 from wms2.core.rounds import next_round
 from wms2.core.sizing import events_per_job
+from wms2.db import drops
+from wms2.db.audit import record_action
 from wms2.db.ledger import balance, rounds_of
-from wms2.db.requests import record_status, request_record
-from wms2.models.messages import Alert, StatusRecord
+from wms2.db.notices import queue_alert
+from wms2.db.requests import record_priority, record_status, request_record
+from wms2.models.audit import Action as AuditedAction
+from wms2.models.messages import Alert, Changes, DropAction, Dropped, StatusRecord
 from wms2.models.next_round import NextRound
-from wms2.models.sizing import MeasuredSizing
+from wms2.models.sizing import KnownSizing
 
 log = logging.getLogger(__name__)
 
@@ -22,12 +29,17 @@ class RecordActivities(DatabaseActivities):
     @activity.defn
     async def record_status(self, record: StatusRecord) -> bool:
         """Whether the status was news: one that comes late changes nothing."""
-        return await self.record(
+        is_news = await self.record(
             record_status, record.request, record.status, record.sequence, record.actor, record.reason
         )
+        if is_news:
+            log.info(
+                "%s is %s: %s", record.request, record.status, plain_line(record.reason) or "no reason given"
+            )
+        return is_news
 
     @activity.defn
-    async def next_round(self, request_name: str, sizing: MeasuredSizing | None) -> NextRound:
+    async def next_round(self, request_name: str, sizing: KnownSizing) -> NextRound:
         """What the ledger says comes next."""
         request = (await self.record(request_record, request_name)).request
         ledger = await self.record(balance, request_name)
@@ -35,6 +47,32 @@ class RecordActivities(DatabaseActivities):
         return next_round(request, ledger, len(rounds), events_per_job(request, sizing))
 
     @activity.defn
+    async def record_action(self, action: AuditedAction) -> bool:
+        """Whether the action was news to the audit trail."""
+        return await self.record(record_action, action)
+
+    @activity.defn
+    async def record_priority(self, action: AuditedAction) -> None:
+        """A person's word on the priority, in the request's row and in the audit trail."""
+        await self.record(_record_priority, action)
+
+    @activity.defn
+    async def apply_changes(self, action: AuditedAction, changes: Changes) -> None:
+        """What a person changed with a release, and who did."""
+        await self.record(drops.apply_changes, action, changes)
+
+    @activity.defn
+    async def drop_work(self, action: AuditedAction, asked: DropAction) -> Dropped:
+        """What a person decided to do without."""
+        return await self.record(drops.drop_work, action, asked)
+
+    @activity.defn
     async def raise_alert(self, alert: Alert) -> None:
-        """Tell the operators."""
-        log.error("ALERT [%s] %s: %s", alert.kind, alert.request, alert.message)
+        """Tell the operators: in the log at once, and in their next digest."""
+        sound(alert.kind, alert.request, alert.message)
+        await self.record(queue_alert, alert)
+
+
+def _record_priority(session: Session, action: AuditedAction) -> None:
+    if record_action(session, action):
+        record_priority(session, action.request_name or "", action.detail["priority"])

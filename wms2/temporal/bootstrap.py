@@ -31,7 +31,7 @@ async def bootstrap(client: Client, settings: Settings) -> None:
     await _make_namespace(client, namespace)
     async with asyncio.timeout(NAMESPACE_KNOWN_SEC):
         # Each part of the server reads the list of namespaces in its own time; only asking tells.
-        while not await _prepare(client, namespace):
+        while not await _prepare(client, settings):
             await asyncio.sleep(NAMESPACE_LOOK_SEC)
 
 
@@ -63,12 +63,12 @@ async def _exists(client: Client, namespace: str) -> bool:
     return True
 
 
-async def _prepare(client: Client, namespace: str) -> bool:
+async def _prepare(client: Client, settings: Settings) -> bool:
     """Whether all is there that the namespace needs; False while a part of the server does not know of it."""
     try:
         await client.count_workflows()
-        await _add_search_attributes(client, namespace)
-        await make_schedules(client)
+        await _add_search_attributes(client, settings.temporal_namespace)
+        await make_schedules(client, settings)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise

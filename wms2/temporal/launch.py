@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.models.request import Request, RequestStatus
 from wms2.models.request_state import RequestState
+from wms2.models.undo import UndoOrder
 from wms2.temporal.attributes import CAMPAIGN, PRIORITY, REQUESTOR, STATUS
-from wms2.temporal.ids import request_id
+from wms2.temporal.client import START_TIMEOUT
+from wms2.temporal.ids import request_id, undo_id
 from wms2.temporal.queues import WORKFLOWS
 
 _SUMMARY_LENGTH = 200
 
 
-async def start_request(client: Client, request: Request, *, hold: bool = False) -> None:
+async def start_request(client: Client, request: Request, *, hold: bool = False, waits_for: str = "") -> None:
     """Start the workflow of a request whose row is in the database; with `hold` it waits for a release first.
+
+    `waits_for` says what that will be, where it is not a person.
 
     Raises WorkflowAlreadyStartedError when the request has, or lately had, a workflow.
     """
-    state = first_state(request, hold=hold)
+    state = first_state(request, hold=hold).model_copy(update={"waits_for": waits_for})
     await client.start_workflow(
         "RequestWorkflow",
         state,
@@ -36,7 +41,26 @@ async def start_request(client: Client, request: Request, *, hold: bool = False)
                 SearchAttributePair(PRIORITY, state.priority),
             ]
         ),
+        rpc_timeout=START_TIMEOUT,
     )
+
+
+async def start_undo(client: Client, order: UndoOrder) -> str:
+    """The id of the workflow that takes the outputs back; one that is at it already is left to it."""
+    name = undo_id(order.request, order.dataset)
+    try:
+        await client.start_workflow(
+            "UndoWorkflow",
+            order,
+            id=name,
+            task_queue=WORKFLOWS,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            static_summary=f"takes back the outputs of {order.request}: {order.reason}"[:200],
+            rpc_timeout=START_TIMEOUT,
+        )
+    except WorkflowAlreadyStartedError:
+        return name
+    return name
 
 
 async def request_lives(client: Client, request_name: str) -> bool:
@@ -60,6 +84,9 @@ def first_state(request: Request, *, hold: bool) -> RequestState:
         urgent=request.urgent,
         datasets=request.output_datasets,
         summary=_summary(request),
+        replaces=request.previous_version_request or "",
+        next_lumi=request.first_lumi,
+        prefetch=request.prefetch or "",
         hold_threshold=request.error_hold_threshold,
         max_rescues=request.error_max_rescue_attempts,
         status=RequestStatus.NEW if hold else RequestStatus.SUBMITTED,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from wms2.patterns import HOST_NAME
 
 WORKFLOWS = "wms2"
 """Workflows, and activities that talk to the database and to services."""
-
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}")
 
 
 def host_queue(host: str) -> str:
@@ -21,6 +19,6 @@ def watch_queue(host: str) -> str:
 
 
 def _checked(host: str) -> str:
-    if not _HOST.fullmatch(host):
+    if not HOST_NAME.fullmatch(host):
         raise ValueError(f"{host!r} is no host name")
     return host

@@ -7,7 +7,18 @@ from typing import TypedDict
 
 from temporalio.common import RetryPolicy
 
-FINAL = ["UserError", "RecordConflict", "ValidationError", "DbsRefused"]
+FINAL = [
+    "UserError",
+    "Missing",
+    "Contradiction",
+    "RecordConflict",
+    "ValidationError",
+    "Refused",
+    "AlreadyThere",
+    "NotFound",
+    "Unauthorised",
+    "BrokenRequest",
+]
 """Errors that trying again does not mend."""
 
 
@@ -22,12 +33,15 @@ class Preset(TypedDict, total=False):
 NOTICED = timedelta(seconds=15)
 """How soon a worker that died is noticed; workers heartbeat for what does not do so itself."""
 
+AGAIN = timedelta(seconds=15)
+"""The longest pause between two tries of what needs only our own servers: they are used soon after they are back."""
+
 RECORD = Preset(
     start_to_close_timeout=timedelta(seconds=60),
     heartbeat_timeout=NOTICED,
     retry_policy=RetryPolicy(
         initial_interval=timedelta(seconds=1),
-        maximum_interval=timedelta(minutes=1),
+        maximum_interval=AGAIN,
         non_retryable_error_types=FINAL,
     ),
 )
@@ -39,11 +53,31 @@ HOST = Preset(
     heartbeat_timeout=NOTICED,
     retry_policy=RetryPolicy(
         initial_interval=timedelta(seconds=2),
-        maximum_interval=timedelta(minutes=2),
+        maximum_interval=AGAIN,
         non_retryable_error_types=FINAL,
     ),
 )
 """Work on a submit host: given up after an hour, and then the request is held with the reason."""
+
+
+def on_the_host(limit: timedelta) -> Preset:
+    """Work on a submit host that is given up after another time."""
+    preset = HOST.copy()
+    preset["schedule_to_close_timeout"] = limit
+    return preset
+
+
+LOOK = Preset(
+    start_to_close_timeout=timedelta(minutes=2),
+    schedule_to_close_timeout=timedelta(minutes=10),
+    heartbeat_timeout=NOTICED,
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(seconds=2),
+        maximum_interval=timedelta(minutes=1),
+        non_retryable_error_types=FINAL,
+    ),
+)
+"""A look at a submit host: one without an answer after ten minutes says that nobody is there."""
 
 SERVICE = Preset(
     start_to_close_timeout=timedelta(hours=6),
@@ -57,13 +91,34 @@ SERVICE = Preset(
 )
 """Calls of outside services: tried for about an hour. Attempts are counted, not time: many calls may take long."""
 
+OUTPUT = Preset(
+    start_to_close_timeout=timedelta(hours=6),
+    heartbeat_timeout=NOTICED,
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(seconds=1), maximum_attempts=5, non_retryable_error_types=FINAL
+    ),
+)
+"""Steps of outputs: tried for some seconds. Their workflow waits in between, longer and longer."""
+
+MESSAGE = Preset(
+    start_to_close_timeout=timedelta(minutes=3),
+    heartbeat_timeout=NOTICED,
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(seconds=1),
+        maximum_interval=timedelta(minutes=1),
+        maximum_attempts=5,
+        non_retryable_error_types=FINAL,
+    ),
+)
+"""A message to people: a server that does not take it is no failure here, it is tried again by the next run."""
+
 FOLLOW = Preset(
     schedule_to_start_timeout=timedelta(hours=1),
     start_to_close_timeout=timedelta(hours=12),
     heartbeat_timeout=timedelta(seconds=30),
     retry_policy=RetryPolicy(
         initial_interval=timedelta(seconds=2),
-        maximum_interval=timedelta(minutes=1),
+        maximum_interval=AGAIN,
         non_retryable_error_types=FINAL,
     ),
 )

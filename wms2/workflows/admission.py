@@ -6,14 +6,15 @@ import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from wms2.core import admission
     from wms2.core.admission import AdmissionState
-    from wms2.models.messages import HostReport, Slot, SlotRequest
+    from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
     from wms2.temporal.ids import request_id
     from wms2.temporal.retries import RECORD
+    from wms2.workflows.history import history_is_long
 
 BETWEEN_LOOKS = timedelta(hours=1)
 NAMES_IN_A_CALL = 500
@@ -45,12 +46,29 @@ class AdmissionWorkflow:
         self._state = admission.give_back(self._state, returned)
 
     @workflow.signal
-    def host_ready(self, report: HostReport) -> None:
-        self._state = admission.host_ready(self._state, report)
+    def forget(self, gone: list[str]) -> None:
+        self._state = admission.forget(self._state, gone)
 
     @workflow.signal
-    def set_limit(self, limit: int) -> None:
-        self._state = admission.set_limit(self._state, limit)
+    def know_hosts(self, listed: HostList) -> None:
+        self._state = admission.know_hosts(self._state, listed)
+
+    @workflow.update
+    async def change(self, asked: AdmissionOrder) -> AdmissionState:
+        """In force at once; the answer, which is the state after it, waits until it is recorded."""
+        self._state = changed = admission.change(self._state, asked)
+        await workflow.execute_activity(
+            "record_action",
+            asked.audited(),
+            summary=f"admission {asked.action} by {asked.actor}"[:200],
+            **RECORD,
+        )
+        return changed
+
+    @change.validator
+    def check_change(self, asked: AdmissionOrder) -> None:
+        if mistakes := admission.mistakes(self._state, asked):
+            raise ApplicationError("; ".join(mistakes), type="NotNow", non_retryable=True)
 
     @workflow.query
     def state(self) -> AdmissionState:
@@ -58,7 +76,7 @@ class AdmissionWorkflow:
 
     async def _lend_slots(self) -> None:
         while True:
-            await workflow.wait_condition(lambda: self._state is not self._settled or _history_is_long())
+            await workflow.wait_condition(lambda: self._state is not self._settled or _begins_anew())
             self._state = admission.lend(self._state)
             slots = admission.untold(self._state)
             now = slots[:SIGNALS_AT_ONCE]
@@ -66,9 +84,8 @@ class AdmissionWorkflow:
             self._settled = self._state if now == slots else None
             await asyncio.gather(*(self._tell(slot) for slot in now))
             workflow.set_current_details(admission.as_markdown(self._state))
-            if _history_is_long():
+            if _begins_anew():
                 # A signal that comes in now makes the server hand the task back, and it is read first.
-                await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(self._state)
 
     async def _tell(self, slot: Slot) -> None:
@@ -107,5 +124,6 @@ class AdmissionWorkflow:
             self._state = admission.forget(self._state, gone)
 
 
-def _history_is_long() -> bool:
-    return workflow.info().is_continue_as_new_suggested()
+def _begins_anew() -> bool:
+    """When the history is long; not while a person's word waits to be recorded, which is no reason to lend nothing."""
+    return history_is_long() and workflow.all_handlers_finished()

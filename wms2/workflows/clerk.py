@@ -1,16 +1,15 @@
-"""The clerk writes down what happens to a request, and watches the clock."""
+"""The clerk writes down what happens to a request."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
 from typing import Any
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from wms2.core.lifecycle import TIME_LIMITS
     from wms2.core.logbook import LINES, details, entry
-    from wms2.models.messages import Alert, StatusRecord
+    from wms2.models.messages import Alert, OperatorAction, StatusRecord
     from wms2.models.progress import RoundProgress
     from wms2.models.request import RequestStatus
     from wms2.models.request_state import RequestState
@@ -27,6 +26,7 @@ class Clerk:
 
     state: RequestState
     last_progress: RoundProgress | None = None
+    audit_in_order: asyncio.Lock
 
     async def enter(self, status: RequestStatus, reason: str = "", actor: str = WMS2) -> None:
         state, now = self.state, workflow.now()
@@ -49,29 +49,23 @@ class Clerk:
         )
         await self.call("record_status", record, preset=RECORD, summary=f"{status}: {reason}"[:200])
 
+    def note_down(self, words: str) -> None:
+        """A line in the logbook that is no change of status."""
+        line = entry(workflow.now(), self.state.status, words)
+        self.state.logbook = (*self.state.logbook, line)[-LINES:]
+        self.describe()
+
+    async def audit(
+        self, asked: OperatorAction, detail: dict[str, Any] | None = None, activity: str = "record_action"
+    ) -> None:
+        """Record what a person asked for; words that come together are recorded in the order in which they came."""
+        audited = asked.audited(self.state.request_name, **(detail or {}))
+        async with self.audit_in_order:
+            await self.call(activity, audited, preset=RECORD, summary=asked.words[:200])
+
     def describe(self) -> None:
         """What the Web UI shows."""
         workflow.set_current_details(details(self.state, self.last_progress))
-
-    async def keep_watch(self) -> None:
-        """Whoever stays in a status beyond its time limit is reported, again and again."""
-        while not self.state.status.is_final:
-            sequence, status = self.state.sequence, self.state.status
-            try:
-                await workflow.wait_condition(
-                    lambda sequence=sequence: self.state.sequence != sequence,  # type: ignore[misc]
-                    timeout=self.time_left(),
-                    timeout_summary=f"until {status} has lasted too long",
-                )
-            except TimeoutError:
-                self.state.alerted_at = workflow.now()
-                await self.alert(f"long_{status}", f"has been {status} since {self.state.status_since}")
-
-    def time_left(self) -> timedelta:
-        """Until the status has lasted beyond its limit, or beyond it once more since the last alert."""
-        since = [at for at in (self.state.status_since, self.state.alerted_at) if at is not None]
-        end = max(since, default=workflow.now()) + TIME_LIMITS[self.state.status]
-        return max(end - workflow.now(), timedelta())
 
     async def alert(self, kind: str, message: str) -> None:
         alert = Alert(request=self.state.request_name, kind=kind, message=message)

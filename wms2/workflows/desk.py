@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from wms2.core.lifecycle import objection
+    from wms2.core.remedies import drop_mistakes, host_mistakes, judge_mistakes, release_mistakes
     from wms2.models.actions import Action
-    from wms2.models.messages import OperatorAction
+    from wms2.models.messages import (
+        DropAction,
+        HostLostAction,
+        JudgeAction,
+        OperatorAction,
+        ReleaseAction,
+    )
     from wms2.models.request_state import RequestState
 
 R = TypeVar("R")
@@ -27,6 +35,15 @@ class Interrupted(Exception):
     def __init__(self, asked: OperatorAction) -> None:
         super().__init__(asked.action)
         self.asked = asked
+
+
+class NeedsAPerson(Exception):
+    """The story cannot go on by itself."""
+
+    def __init__(self, reason: str, *, close_round: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.close_round = close_round
 
 
 class Desk:
@@ -65,33 +82,53 @@ class Desk:
         await workflow.wait_condition(lambda: task.done() or self.asked is not None)
         if task.done():
             return await task
-        task.cancel()
-        (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        if isinstance(outcome, BaseException) and not is_cancelled_exception(outcome):
-            workflow.logger.warning("what was interrupted failed as well: %s", outcome)
+        await break_off(task)
         raise Interrupted(self.take_the_word())
 
     def check(self, asked: OperatorAction) -> None:
         """Refuse what does not fit, before anything is recorded."""
         if asked.action_id in self.state.handled_actions:
             return
+        mistakes = self.mistakes_in(asked)
+        if self.asked is not None and not mistakes:
+            mistakes = [f"{self.asked.action} was just asked for by {self.asked.actor}; wait for it"]
+        if mistakes:
+            raise ApplicationError("; ".join(mistakes), type="NotNow", non_retryable=True)
+
+    def mistakes_in(self, asked: OperatorAction) -> list[str]:
+        """Why it cannot be done, a sentence each."""
         if why := objection(asked.action, self.state.status):
-            raise ApplicationError(why, type="NotNow", non_retryable=True)
-        if self.asked is not None:
-            raise ApplicationError(
-                f"{self.asked.action} was just asked for by {self.asked.actor}; wait for it", type="NotNow",
-                non_retryable=True,
-            )  # fmt: skip
+            return [why]
+        try:
+            asked.audited(self.state.request_name)
+        except ValidationError as error:
+            return [f"the record cannot hold it: {error.errors()[0]['msg']}"]
+        match asked:
+            case ReleaseAction():
+                return release_mistakes(asked, self.state)
+            case DropAction():
+                return drop_mistakes(asked)
+            case JudgeAction():
+                return judge_mistakes(asked, self.state)
+            case HostLostAction():
+                return host_mistakes(asked, self.state)
+        return []
 
     def note(self, asked: OperatorAction) -> str:
-        if asked.action_id not in self.state.handled_actions:
+        if self.remember(asked.action_id):
             self.asked = asked
-            self.state.handled_actions = (*self.state.handled_actions, asked.action_id)[-REMEMBERED_ACTIONS:]
         return f"{asked.action} of {self.state.request_name} is noted; it is {self.state.status} now"
+
+    def remember(self, action_id: str) -> bool:
+        """Whether it is new."""
+        if action_id in self.state.handled_actions:
+            return False
+        self.state.handled_actions = (*self.state.handled_actions, action_id)[-REMEMBERED_ACTIONS:]
+        return True
 
     def note_if_it_fits(self, asked: OperatorAction) -> None:
         """Signals have no answer: one that does not fit has no effect."""
-        if self.asked is None and objection(asked.action, self.state.status) is None:
+        if self.asked is None and not self.mistakes_in(asked):
             self.note(asked)
 
     def hear_a_cancel(self) -> None:
@@ -106,11 +143,11 @@ class Desk:
         )
 
     @workflow.update
-    async def release(self, asked: OperatorAction) -> str:
+    async def release(self, asked: ReleaseAction) -> str:
         return self.note(asked)
 
     @release.validator
-    def check_release(self, asked: OperatorAction) -> None:
+    def check_release(self, asked: ReleaseAction) -> None:
         self.check(asked)
 
     @workflow.update
@@ -145,8 +182,32 @@ class Desk:
     def check_abort(self, asked: OperatorAction) -> None:
         self.check(asked)
 
+    @workflow.update
+    async def restart(self, asked: OperatorAction) -> str:
+        return self.note(asked)
+
+    @restart.validator
+    def check_restart(self, asked: OperatorAction) -> None:
+        self.check(asked)
+
+    @workflow.update(name="drop")
+    async def drop_update(self, asked: DropAction) -> str:
+        return self.note(asked)
+
+    @drop_update.validator
+    def check_drop(self, asked: DropAction) -> None:
+        self.check(asked)
+
+    @workflow.update(name="host_lost")
+    async def host_lost_update(self, asked: HostLostAction) -> str:
+        return self.note(asked)
+
+    @host_lost_update.validator
+    def check_host_lost(self, asked: HostLostAction) -> None:
+        self.check(asked)
+
     @workflow.signal(name="release")
-    def release_signal(self, asked: OperatorAction) -> None:
+    def release_signal(self, asked: ReleaseAction) -> None:
         self.note_if_it_fits(asked)
 
     @workflow.signal(name="stop")
@@ -156,3 +217,12 @@ class Desk:
     @workflow.signal(name="fail")
     def fail_signal(self, asked: OperatorAction) -> None:
         self.note_if_it_fits(asked)
+
+
+async def break_off(task: asyncio.Future[Any]) -> None:
+    """End what nobody waits for any more, and see it ended."""
+    task.cancel()
+    outcome: object
+    (outcome,) = await asyncio.gather(task, return_exceptions=True)
+    if isinstance(outcome, BaseException) and not is_cancelled_exception(outcome):
+        workflow.logger.warning("what was interrupted failed as well: %s", outcome)

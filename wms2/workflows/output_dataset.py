@@ -1,4 +1,4 @@
-"""The life of one output dataset: its files are registered as they come, and in the end it is announced."""
+"""The life of one output dataset: files are protected as they come, blocks close, and in the end it is announced."""
 
 from __future__ import annotations
 
@@ -6,16 +6,27 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.common import Priority
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from wms2.models.messages import OutputAnnounced
     from wms2.models.output_state import OutputState
+    from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import request_id
-    from wms2.temporal.retries import SERVICE
+    from wms2.temporal.retries import FINAL, OUTPUT
+    from wms2.workflows.history import history_is_long
 
-TRY_AGAIN = timedelta(hours=1)
+BACK_OFF = [timedelta(minutes=m) for m in (1, 5, 30, 2 * 60, 4 * 60, 8 * 60)]
+"""How long to wait after the first failure, the second, and so on. After the last one a person is called."""
+LOOK_AGAIN = timedelta(minutes=5)
+"""Transfers take hours: Rucio is not asked more often."""
+URGENT, SOON, LATER = Priority(priority_key=1), Priority(priority_key=2), Priority(priority_key=4)
 T = TypeVar("T")
+
+
+class _Frozen(Exception):
+    """No further step is begun."""
 
 
 @workflow.defn
@@ -31,10 +42,10 @@ class OutputDatasetWorkflow:
     async def run(self, _: OutputState) -> OutputAnnounced | None:
         """What was announced; None when it was frozen. It is started with an OutputOrder."""
         while not self._state.frozen:
-            if workflow.info().is_continue_as_new_suggested():
+            if history_is_long():
                 workflow.continue_as_new(self._state)
             self._tell()
-            await self._wait_for_news()
+            await self._wait()
             announced = await self._work()
             if announced and not self._state.frozen:
                 await self._report("output_announced", announced)
@@ -49,8 +60,15 @@ class OutputDatasetWorkflow:
 
     @workflow.signal
     def finish(self) -> None:
-        """No more will come: register what is there, and announce."""
-        self._state.news = self._state.finishing = True
+        """No more will come: close the last blocks, and announce when all are where they should be."""
+        if not self._state.finishing:
+            self._state.news = self._state.finishing = True
+
+    @workflow.signal
+    def retry(self) -> None:
+        """A person has mended what was broken, or wants to know whether it is."""
+        self._state.retry = True
+        self._state.failures = 0
 
     @workflow.signal
     def freeze(self) -> None:
@@ -63,46 +81,89 @@ class OutputDatasetWorkflow:
     def state(self) -> OutputState:
         return self._state
 
-    async def _wait_for_news(self) -> None:
-        """Until there is something to do; after a failure no longer than until it is time to try again."""
+    # Waiting --------------------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Until there is something to do. After a failure that is when its time is over, whatever the news."""
         try:
             await workflow.wait_condition(
-                lambda: self._state.news or self._state.frozen,
-                timeout=TRY_AGAIN if self._state.problem else None,
-                timeout_summary="try again",
+                self._is_wanted, timeout=self._patience(), timeout_summary="until it is time to look again"
             )
         except TimeoutError:
-            self._state.news = True
+            return
+
+    def _is_wanted(self) -> bool:
+        state = self._state
+        return state.frozen or state.retry or (state.news and not state.problem)
+
+    def _patience(self) -> timedelta | None:
+        state = self._state
+        if state.problem:
+            return BACK_OFF[max(1, min(state.failures, len(BACK_OFF))) - 1]
+        times = [time for time in (state.close_at, state.look_at) if time is not None]
+        return max(min(times) - workflow.now(), timedelta()) if times else None
+
+    # Working --------------------------------------------------------------------------------------------
 
     async def _work(self) -> OutputAnnounced | None:
-        """Register what is there and, if no more will come, announce. A failure is kept for people to read."""
-        if self._state.frozen:
+        """One look at everything. A failure is kept for people to read, and after many of them a person is called."""
+        state = self._state
+        if state.frozen:
             return None
-        # Taken together: news that come while files are registered are looked at in one more round.
-        self._state.news = False
-        finishing = self._state.finishing
+        # Taken together: news that come while files are protected are looked at once more.
+        state.news = state.retry = False
         self._tell()
         try:
-            self._state.registered += await self._do("register_outputs", int, "register files in DBS")
-            self._state.problem = ""
-            if finishing and not self._state.news and not self._state.frozen:
-                return await self._do("announce_output", OutputAnnounced, "announce the dataset")
+            announced = await self._get_on()
+            state.problem, state.failures = "", 0
+            return announced
+        except _Frozen:
+            return None
         except ActivityError as error:
-            if not self._state.frozen:
-                cause = error.cause
-                self._state.problem = cause.message if isinstance(cause, FailureError) else str(error)
-                workflow.logger.warning("%s: %s", self._state.dataset, self._state.problem)
+            if not state.frozen:
+                await self._take_note_of(error)
+            return None
+
+    async def _get_on(self) -> OutputAnnounced | None:
+        """Protect first: what is not protected can be lost."""
+        state = self._state
+        finishing = state.finishing
+        soon = URGENT if state.urgent else SOON
+        protected = await self._do("protect_outputs", Protected, "protect files at their sites", soon)
+        state.protected += protected.files
+        state.close_at = None
+        if protected.next_due_sec is not None:
+            state.close_at = workflow.now() + timedelta(seconds=max(protected.next_due_sec, 0))
+        closing = protected.blocks_due or finishing
+        if closing:
+            registered = await self._do("register_blocks", Registered, "register blocks in DBS", soon)
+            state.registered += registered.files
+            state.close_at = None if finishing else state.close_at
+        if closing or (state.look_at and workflow.now() >= state.look_at):
+            return await self._look_where_they_are(finishing)
         return None
 
-    async def _do(self, activity: str, result: type[T], summary: str) -> T:
+    async def _look_where_they_are(self, finishing: bool) -> OutputAnnounced | None:
+        state = self._state
+        placed = await self._do("place_blocks", Placed, "look where its blocks are", LATER)
+        state.waiting, state.trouble = placed.waiting, placed.trouble
+        state.look_at = workflow.now() + LOOK_AGAIN if placed.waiting else None
+        if not (finishing and placed.complete) or state.news or state.frozen:
+            return None
+        return await self._do("announce_output", OutputAnnounced, "announce the dataset", SOON)
+
+    async def _do(self, activity: str, result: type[T], summary: str, priority: Priority) -> T:
+        if self._state.frozen:
+            raise _Frozen
         self._call = workflow.start_activity(
             activity,
             self._state.order,
             result_type=result,
             summary=f"{summary}: {self._state.dataset}",
+            priority=priority,
             # Frozen means that no call is in flight, so a cancelled one is waited for.
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            **SERVICE,
+            **OUTPUT,
         )
         try:
             answer: T = await self._call
@@ -110,9 +171,22 @@ class OutputDatasetWorkflow:
         finally:
             self._call = None
 
-    async def _report(self, signal: str, content: OutputAnnounced | str) -> None:
+    async def _take_note_of(self, error: ActivityError) -> None:
+        """What trying again does not mend is a person's business at once, the rest when nothing has helped."""
+        state, cause = self._state, error.cause
+        state.problem = cause.message if isinstance(cause, FailureError) else str(error)
+        state.failures += 1
+        workflow.logger.warning("%s: %s", state.dataset, state.problem)
+        final = isinstance(cause, ApplicationError) and cause.type in FINAL
+        if final or state.failures > len(BACK_OFF):
+            await self._report("output_stuck", OutputStuck(dataset=state.dataset, problem=state.problem))
+
+    # Telling --------------------------------------------------------------------------------------------
+
+    async def _report(self, signal: str, content: OutputAnnounced | OutputStuck | str) -> None:
         """Tell the request. One that is gone needs no telling: the database knows as well."""
-        self._tell(signal.replace("output_", "").capitalize())
+        if signal != "output_stuck":
+            self._tell(signal.replace("output_", "").capitalize())
         request = workflow.get_external_workflow_handle(request_id(self._state.request))
         try:
             await request.signal(signal, content)
@@ -121,12 +195,16 @@ class OutputDatasetWorkflow:
 
     def _tell(self, stage: str = "") -> None:
         state = self._state
-        stage = stage or ("Last files before it is announced" if state.finishing else "Files come in")
+        stage = stage or ("The last files before it is announced" if state.finishing else "Files come in")
         lines = [
             f"**{self._state.dataset}** of `{self._state.request}`",
             f"- {stage}",
-            f"- {state.registered} files registered",
+            f"- {state.protected} files protected at their sites, {state.registered} registered in DBS",
         ]
+        if state.waiting:
+            lines.append(f"- {state.waiting} blocks are not yet where they should be")
+        if state.trouble:
+            lines.append(f"- Rucio: {state.trouble}")
         if state.problem:
-            lines.append(f"- **Problem**, tried again within an hour or with the next news: {state.problem}")
+            lines.append(f"- **Problem**, tried {state.failures} times: {state.problem}")
         workflow.set_current_details("\n".join(lines))

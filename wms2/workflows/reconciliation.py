@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from wms2.models.reconciliation import Reconciled
-    from wms2.temporal.retries import RECORD
+    from wms2.temporal.retries import OUTPUT, RECORD
 
 
 @workflow.defn
 class ReconciliationWorkflow:
-    """Runs by schedule: a request whose submission was cut off is started, one whose workflow is gone reported."""
+    """Runs by schedule: a request whose submission was cut off is started, one whose workflow is gone reported.
+
+    And bans of sites whose time is over are ended, outputs that were replaced long enough ago taken back, and inputs of
+    requests that have ended let go.
+    """
 
     @workflow.run
     async def run(self) -> Reconciled:
@@ -21,5 +26,15 @@ class ReconciliationWorkflow:
             summary="hold the record against the workflows that live",
             **RECORD,
         )
+        await workflow.execute_activity("expire_bans", summary="end the bans whose time is over", **RECORD)
+        await workflow.execute_activity(
+            "start_cleanups", summary="take back outputs that were replaced", **RECORD
+        )
+        try:
+            await workflow.execute_activity(
+                "release_inputs", summary="let inputs go whose request has ended", **OUTPUT
+            )
+        except ActivityError as error:
+            workflow.logger.warning("inputs are let go by a later run: %s", error.cause)
         workflow.set_current_details(str(found))
         return found

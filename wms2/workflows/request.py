@@ -17,24 +17,25 @@ from temporalio.exceptions import (
     ApplicationError,
     FailureError,
     TimeoutType,
-    WorkflowAlreadyStartedError,
 )
 from temporalio.exceptions import TimeoutError as ActivityTimeout
-from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
-    from wms2.core.decisions import Policy, RoundEnd, Verdict, decide
+    from wms2.core.decisions import Decision, Policy, RoundEnd, Rule, Verdict, decide, decision_record
+    from wms2.core.lifecycle import objection
     from wms2.models.actions import Action
     from wms2.models.messages import (
         ClosedRound,
         DagObservation,
         DagOrder,
+        DropAction,
         FollowOrder,
+        HostLostAction,
+        JudgedSites,
         OperatorAction,
-        OutputAnnounced,
-        OutputOrder,
         PlannedRoundReport,
         PlanOrder,
+        ReleaseAction,
         RoundOrder,
         Slot,
         SlotRequest,
@@ -44,38 +45,42 @@ with workflow.unsafe.imports_passed_through():
     from wms2.models.progress import DagOutcome, RoundProgress
     from wms2.models.request import RequestStatus
     from wms2.models.request_state import OpenRound, RequestState
-    from wms2.temporal.ids import output_id
     from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
-    from wms2.temporal.retries import FOLLOW, HOST, RECORD
-    from wms2.workflows.clerk import WMS2, Clerk
-    from wms2.workflows.desk import Desk, Interrupted
+    from wms2.temporal.retries import FOLLOW, HOST, RECORD, on_the_host
+    from wms2.workflows.clerk import WMS2
+    from wms2.workflows.desk import Interrupted, NeedsAPerson
+    from wms2.workflows.history import history_is_long
+    from wms2.workflows.judge import Judge
+    from wms2.workflows.prefetcher import LOOK_AGAIN, Prefetcher
+    from wms2.workflows.ranker import Ranker
+    from wms2.workflows.reader import Reader
+    from wms2.workflows.remedies import Remedies
+    from wms2.workflows.sizer import Sizer
+    from wms2.workflows.watch import Watch
 
 ASK_AGAIN = timedelta(hours=12)
 PATIENCE = timedelta(minutes=1)
 
 
-class NeedsAPerson(Exception):
-    """The story cannot go on by itself."""
-
-    def __init__(self, reason: str, *, close_round: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.close_round = close_round
-
-
 @workflow.defn
-class RequestWorkflow(Clerk, Desk):
+class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch):
     @workflow.init
     def __init__(self, state: RequestState) -> None:
         self.state = state
         self.slot: Slot | None = None
+        self.answer_lost = False
+        """Whether somebody saw that the answer of admission, or the question, got lost."""
         self.next: NextRound | None = None
         self.frozen: set[str] = set()
+        self.audit_in_order = asyncio.Lock()
+        self.rules_in_order = asyncio.Lock()
 
     @workflow.run
     async def run(self, _state: RequestState) -> RequestState:
         """The story, and a watch over it. Temporal's own cancel reaches neither: it is heard as a stop."""
-        story, watch = asyncio.create_task(self.tell_the_story()), asyncio.create_task(self.keep_watch())
+        story = asyncio.create_task(self.tell_the_story())
+        tasks = (self.keep_watch(), self.keep_the_rank(), self.keep_the_rules())
+        beside = [asyncio.create_task(task) for task in tasks]
         try:
             await workflow.wait_condition(story.done)
         except asyncio.CancelledError:
@@ -83,15 +88,16 @@ class RequestWorkflow(Clerk, Desk):
                 raise
             self.hear_a_cancel()
             await workflow.wait_condition(story.done)
-        watch.cancel()
+        for task in beside:
+            task.cancel()
         return await story
 
     async def tell_the_story(self) -> RequestState:
-        """Chapter by chapter. What interrupts one, a person or an error, is the next."""
+        """Chapter by chapter. What interrupts one, a person, an error or the clock, is the next."""
         chapter: Callable[[], Awaitable[None]] = self.live
         while not self.state.status.is_final:
             try:
-                await chapter()
+                await self.unless_overdue(chapter())
                 chapter = self.live
             except Interrupted as interruption:
                 chapter = partial(self.obey, interruption.asked)
@@ -101,6 +107,7 @@ class RequestWorkflow(Clerk, Desk):
                 # Temporal would end the workflow over it. Even holding may fail, and is then tried again.
                 await workflow.sleep(PATIENCE if self.state.status is RequestStatus.HELD else timedelta(0))
                 chapter = partial(self.hold, _reason(error))
+        await self.let_the_input_go()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self.state
 
@@ -109,31 +116,42 @@ class RequestWorkflow(Clerk, Desk):
     async def live(self) -> None:
         """From wherever the state says it stands, to the end."""
         await self.wait_for_release()
+        await self.have_the_input()
         while await self.has_more_to_do():
+            self.check_the_outputs()
             await self.get_a_slot()
             await self.plan_a_round()
             await self.run_the_round()
             await self.close_the_round()
             await self.begin_a_new_history()
         await self.announce_the_outputs()
+        await self.supersede_the_earlier_outputs()
         await self.enter(RequestStatus.COMPLETED, "all outputs are announced")
 
     async def wait_for_release(self) -> None:
         if self.state.status is RequestStatus.NEW:
-            if self.state.status_since is None:
-                await self.enter(RequestStatus.NEW, "kept back until it is released")
+            await self.tell_what_it_waits_for()
             asked = await self.next_word()
-            if asked.action is not Action.RELEASE:
+            if not isinstance(asked, ReleaseAction):
                 raise Interrupted(asked)
-            await self.enter(RequestStatus.SUBMITTED, _words(asked), asked.actor)
+            await self.apply_the_changes(asked)
+            await self.enter(RequestStatus.SUBMITTED, asked.words, asked.actor)
         elif self.state.status_since is None:
             await self.enter(RequestStatus.SUBMITTED)
+
+    async def have_the_input(self) -> None:
+        """Where the request wants it, before the first slot is asked for."""
+        while not await self.input_is_there():
+            if reason := self.input_trouble():
+                raise NeedsAPerson(reason)
+            await self.wait(lambda: False, LOOK_AGAIN, "until the input is looked at again")
+            await self.begin_a_new_history(only_when_long=True)
 
     async def has_more_to_do(self) -> bool:
         if self.state.open_round:
             return True
         self.next = await self.call(
-            "next_round", self.state.request_name, self.state.sizing, result=NextRound, preset=RECORD,
+            "next_round", self.state.request_name, self.state.known_sizing, result=NextRound, preset=RECORD,
             summary="What does the ledger ask for next?",
         )  # fmt: skip
         if self.next.need is Need.PERSON:
@@ -147,11 +165,18 @@ class RequestWorkflow(Clerk, Desk):
         if self.state.status is not RequestStatus.QUEUED:
             await self.enter(RequestStatus.QUEUED)
         while self.slot is None:
-            self.state.slot_asked = True
-            await self.call("ask_admission", self.slot_request(), preset=RECORD, summary="Ask for a slot")
-            # Asked again from time to time, in case admission was restarted and lost the question.
-            await self.wait(lambda: self.slot is not None, ASK_AGAIN, "until a slot is asked for again")
-        self.state.slot_host = self.slot.host
+            self.state.slot_asked, self.answer_lost = True, False
+            asked = self.slot_request()
+            await self.call("ask_admission", asked, preset=RECORD, summary="Ask for a slot")
+            # Asked again with a new priority, and from time to time: admission may have lost the question.
+            await self.wait(
+                lambda asked=asked: self.slot is not None or self.answer_lost or self.slot_request() != asked,  # type: ignore[misc]
+                ASK_AGAIN,
+                "until a slot is asked for again",
+            )
+            if self.slot is None:
+                await self.begin_a_new_history(only_when_long=True)
+        self.state.slot_host, self.state.slot_idle_jobs = self.slot.host, self.slot.idle_jobs
 
     async def plan_a_round(self) -> None:
         if self.state.open_round or self.next is None:
@@ -164,16 +189,17 @@ class RequestWorkflow(Clerk, Desk):
             round=self.state.next_round,
             host=host,
             first_lumi=self.state.next_lumi,
-            next=self.next,
-            sizing=self.state.sizing,
+            next=self.next.model_copy(update={"priority": self.priority}),
+            sizing=self.state.known_sizing,
         )
         planned = await self.call(
             "plan_round", order, result=PlannedRoundReport, queue=host_queue(host), preset=HOST,
             summary=f"Plan round {order.round} on {host}",
         )  # fmt: skip
         self.state.open_round = OpenRound(
-            number=order.round, folder=planned.folder, host=host, pilot=pilot, units=planned.work_units
-        )
+            number=order.round, folder=planned.folder, host=host, pilot=pilot, units=planned.work_units,
+            priority=self.next.priority, rank=order.next.priority,
+        )  # fmt: skip
         self.state.next_round += 1
         self.state.next_lumi = planned.next_lumi
 
@@ -181,32 +207,68 @@ class RequestWorkflow(Clerk, Desk):
         """Submit the DAG and follow it, again after each rescue, until all work units are produced."""
         while not self.round.produced:
             await self.submit()
+            dag = self.running_dag
+            # Those that were written when a look begins are known to it; others may be.
+            known = self.round.verdicts_written
             seen = await self.follow()
-            decision = decide(self.round_end(seen.progress), self.policy())
+            judged = await self.judge_the_sites(dag)
+            decision, reason = await self.decide_on(dag, seen, judged.banned)
             if decision.verdict is Verdict.COMPLETE:
-                self.round.produced = True
                 return
-            reason = "; ".join([decision.reason, *seen.conflicts])
             await self.enter(RequestStatus.PARTIAL, reason)
             if decision.verdict is Verdict.HOLD:
+                self.round.failed_dag, self.round.verdicts_seen = dag, known
                 raise NeedsAPerson(reason, close_round=True)
-            self.round.failure_rescues += 1
+            if not judged.left:
+                raise NeedsAPerson(f"{reason}; no site is left, all of the round's are banned or closed")
+            self.count_the_rescue(decision)
+
+    async def decide_on(
+        self, dag: SubmittedDag, seen: DagObservation, remarks: tuple[str, ...] = ()
+    ) -> tuple[Decision, str]:
+        """What to do about a DAG that has ended, and why; the record tells from what it was decided."""
+        end, policy = self.round_end(seen), self.policy()
+        decision = decide(end, policy)
+        record = decision_record(dag.order.dag_id, self.state.request_name, end, policy, decision)
+        await self.call("record_action", record, preset=RECORD, summary=f"Decide: {decision.rule}")
+        self.state.failures = seen.page
+        if decision.verdict is Verdict.COMPLETE:
+            self.round.produced = True
+        return decision, "; ".join([decision.reason, *remarks, *seen.conflicts])
+
+    def count_the_rescue(self, decision: Decision) -> None:
+        self.round.failure_rescues += decision.uses_a_rescue
+        if decision.rule is Rule.REMOVED:
+            self.round.removals += 1
+        else:
+            self.round.retried = True
+
+    async def judge_the_sites(self, dag: SubmittedDag) -> JudgedSites:
+        """Those that failed most of what they ran are banned, and the rescue stays away from them."""
+        judged: JudgedSites = await self.call(
+            "judge_sites", dag, result=JudgedSites, queue=host_queue(self.round.host), preset=HOST,
+            summary=f"Judge the sites of round {self.round.number}",
+        )  # fmt: skip
+        return judged
 
     async def submit(self) -> None:
         round_ = self.round
         if round_.dag is None:
+            await self.write_the_rules()
             order = DagOrder(
                 request=self.state.request_name,
                 round=round_.number,
                 attempt=round_.attempt + 1,
                 folder=round_.folder,
+                idle_jobs=self.state.slot_idle_jobs,
             )
             # Never interrupted: a submission is either done or not, and asked for again until it is.
-            round_.dag = await self.call(
-                "submit_dag", order, result=SubmittedDag, queue=host_queue(round_.host), preset=HOST,
-                summary=f"Submit round {round_.number}, attempt {order.attempt}",
-            )  # fmt: skip
-            round_.attempt = order.attempt
+            with self.to_its_end():
+                round_.dag = await self.call(
+                    "submit_dag", order, result=SubmittedDag, queue=host_queue(round_.host), preset=HOST,
+                    summary=f"Submit round {round_.number}, attempt {order.attempt}",
+                )  # fmt: skip
+            round_.attempt, round_.failed_dag = order.attempt, None
         running = RequestStatus.PILOT_RUNNING if round_.pilot else RequestStatus.ACTIVE
         if self.state.status is not running:
             await self.enter(running, f"round {round_.number}, {round_.units} work units")
@@ -230,7 +292,7 @@ class RequestWorkflow(Clerk, Desk):
             if seen.progress.outcome is not DagOutcome.RUNNING:
                 round_.dag = None
                 return seen
-            await self.begin_a_new_history(only_when_suggested=True)
+            await self.begin_a_new_history(only_when_long=True)
 
     async def take_note_of(self, seen: DagObservation) -> None:
         self.last_progress = seen.progress
@@ -240,17 +302,18 @@ class RequestWorkflow(Clerk, Desk):
             self.round.units_told = seen.progress.units_done
 
     async def close_the_round(self, reason: str = "") -> None:
+        """On its submit host; where that is lost, anywhere, from the ledger alone."""
         round_ = self.round
         order = RoundOrder(
             request=self.state.request_name,
             round=round_.number,
-            folder=round_.folder,
+            folder=None if round_.host_lost else round_.folder,
             reason=reason,
             sizing=self.state.sizing,
         )
         closed = await self.call(
-            "close_round", order, result=ClosedRound, queue=host_queue(round_.host), preset=HOST,
-            summary=f"Close round {round_.number}",
+            "close_round", order, result=ClosedRound, preset=HOST, summary=f"Close round {round_.number}",
+            queue=WORKFLOWS if round_.host_lost else host_queue(round_.host),
         )  # fmt: skip
         self.state.sizing = closed.sizing or self.state.sizing
         self.state.open_round = None
@@ -265,47 +328,128 @@ class RequestWorkflow(Clerk, Desk):
         while not self.all_are_announced():
             await self.tell_the_outputs("finish")
             # The last answer may have come while they were told.
-            await self.wait(self.all_are_announced, ASK_AGAIN, "until the outputs are asked again")
+            await self.wait(self.outputs_have_news, ASK_AGAIN, "until the outputs are asked again")
+            self.check_the_outputs()
+            await self.begin_a_new_history(only_when_long=True)
 
-    def all_are_announced(self) -> bool:
-        return set(self.state.announced) >= set(self.state.datasets)
+    def outputs_have_news(self) -> bool:
+        return self.all_are_announced() or bool(self.state.stuck_outputs)
+
+    def check_the_outputs(self) -> None:
+        """More is made only as long as what was made finds its way."""
+        if reason := self.stuck_reason():
+            raise NeedsAPerson(reason)
 
     # What people ask ------------------------------------------------------------------------------------
 
     async def obey(self, asked: OperatorAction) -> None:
         """Act on what was asked during a wait."""
-        words = _words(asked)
-        await self.stop_the_dag(words, asked.actor)
+        if isinstance(asked, HostLostAction):
+            await self.give_the_host_up(asked)
+            await self.hold(asked.words, close_round=True, actor=asked.actor)
+            return
+        await self.stop_the_dag(asked.words, asked.actor)
         if asked.action is Action.STOP:
-            await self.enter(RequestStatus.RESUBMITTING, words, asked.actor)
+            await self.audit(asked)
+            await self.enter(RequestStatus.RESUBMITTING, asked.words, asked.actor)
             await self.give_back_the_slot()
         elif asked.action is Action.HOLD:
-            await self.hold(words, actor=asked.actor)
-        elif asked.action is Action.ABORT:
-            await self.end(RequestStatus.ABORTED, words, asked.actor)
+            await self.audit(asked)
+            await self.hold(asked.words, actor=asked.actor)
+        else:
+            await self.end(asked)
 
     async def hold(self, reason: str, *, close_round: bool = False, actor: str = WMS2) -> None:
         """Wait for a person, without a slot. Nothing that was produced is touched."""
-        await self.give_back_the_slot()
         self.state.held_reason = reason
-        self.state.release_closes_round = close_round
+        self.state.release_closes_round |= close_round
+        self.state.slot_host = self.slot = None
         await self.enter(RequestStatus.HELD, reason, actor)
+        await self.give_back_the_slot()
         await self.resume()
 
     async def resume(self) -> None:
-        """What to do with a held request, from the word of a person."""
-        asked = await self.next_word()
-        words = _words(asked)
-        if asked.action is Action.RELEASE:
-            if self.state.release_closes_round and self.state.open_round:
-                await self.close_the_round(f"round given up, {self.state.held_reason}; {words}")
-            self.state.held_reason = ""
-            self.state.release_closes_round = False
-            await self.enter(RequestStatus.QUEUED, words, asked.actor)
-        elif asked.action is Action.FAIL:
-            await self.end(RequestStatus.FAILED, words, asked.actor)
-        elif asked.action is Action.ABORT:
-            await self.end(RequestStatus.ABORTED, words, asked.actor)
+        """What to do with a held request, from the word of a person, or from what a verdict makes of its failures."""
+        while True:
+            await workflow.wait_condition(lambda: self.asked is not None or self.reviewed is not None)
+            if self.asked is None:
+                if await self.goes_on_after_a_verdict():
+                    return
+                continue
+            asked = self.take_the_word()
+            if objection(asked.action, self.state.status) is None and await self.does_more_than_stay(asked):
+                return
+
+    async def does_more_than_stay(self, asked: OperatorAction) -> bool:
+        """Whether a held request is held no more after this word."""
+        if isinstance(asked, DropAction):
+            await self.drop(asked)
+            return False
+        if isinstance(asked, HostLostAction):
+            await self.give_the_host_up(asked)
+            await self.stay_held(f"{self.state.held_reason}; {asked.words}", asked.actor)
+            return False
+        try:
+            await (self.let_go(asked) if isinstance(asked, ReleaseAction) else self.end(asked))
+        except ActivityError as error:
+            raise NeedsAPerson(_reason(error)) from error
+        return True
+
+    async def goes_on_after_a_verdict(self) -> bool:
+        """Whether the failures, judged anew, let the same DAG go on: without a rescue being used up."""
+        seen, self.reviewed = self.reviewed, None
+        round_ = self.state.open_round
+        if seen is None or round_ is None or round_.failed_dag is None:
+            return False
+        decision, reason = await self.decide_on(round_.failed_dag, seen)
+        if decision.verdict is Verdict.HOLD:
+            if reason != self.state.held_reason:
+                await self.stay_held(reason)
+            return False
+        if decision.verdict is Verdict.RESCUE:
+            self.count_the_rescue(decision)
+        await self.leave_held(reason or "all work units are produced", WMS2)
+        return True
+
+    async def give_the_host_up(self, asked: HostLostAction) -> None:
+        """Nothing more is asked of it. The DAG may still run there: what it does from now on counts for nothing."""
+        await self.audit(asked, {"host": asked.host})
+        self.round.host_lost, self.round.dag, self.round.failed_dag = True, None, None
+        self.state.release_closes_round = True
+
+    async def stay_held(self, reason: str, actor: str = WMS2) -> None:
+        self.state.held_reason = reason
+        await self.enter(RequestStatus.HELD, reason, actor)
+
+    async def leave_held(self, words: str, actor: str) -> None:
+        self.state.held_reason = self.state.failures = ""
+        self.state.release_closes_round = False
+        await self.enter(RequestStatus.QUEUED, words, actor)
+
+    async def let_go(self, asked: ReleaseAction) -> None:
+        """Changes first. With a rescue the same DAG goes on; else a round that failed, or lost files, is closed."""
+        round_ = self.state.open_round
+        if round_ and asked.rescue:
+            await self.prepare_a_rescue(round_, asked)
+        elif round_ and (self.state.release_closes_round or asked.changes.exclude_files):
+            await self.stop_the_dag(asked.words, asked.actor)
+            await self.close_the_round(f"round given up, {self.state.held_reason}; {asked.words}")
+        await self.apply_the_changes(asked)
+        await self.try_the_outputs_again()
+        await self.leave_held(asked.words, asked.actor)
+
+    async def drop(self, asked: DropAction) -> None:
+        """The line goes, the rest may finish. An open round is closed: what it planned could not be dropped."""
+        try:
+            if self.state.open_round:
+                await self.stop_the_dag(asked.words, asked.actor)
+                await self.close_the_round(f"round given up, {self.state.held_reason}; {asked.words}")
+            await self.drop_from_the_ledger(asked)
+        except ActivityError as error:
+            # It stays held for what it was held for.
+            self.note_down(f"{asked.words}: {_reason(error)}")
+        if self.state.status is not RequestStatus.HELD:
+            await self.enter(RequestStatus.HELD, self.state.held_reason)
 
     async def stop_the_dag(self, reason: str, actor: str) -> None:
         """A clean stop: the DAG writes its rescue file and leaves the queue. Never cancelled half-way."""
@@ -313,32 +457,51 @@ class RequestWorkflow(Clerk, Desk):
         if round_ is None or round_.dag is None:
             return
         await self.enter(RequestStatus.STOPPING, reason, actor)
-        seen = await self.call(
-            "stop_dag", round_.dag, reason, result=DagObservation | None, queue=host_queue(round_.host), preset=HOST,
-            summary=f"Stop round {round_.number}",
-        )  # fmt: skip
+        try:
+            seen = await self.remove_the_dag(round_.dag, reason)
+        except ActivityError as error:
+            await self.alert(
+                "slow_stop", f"its DAG does not stop and is asked once more to: {_reason(error)}"
+            )
+            seen = await self.remove_the_dag(round_.dag, reason)
         round_.dag = None
         if seen:
             await self.take_note_of(seen)
 
-    async def end(self, status: RequestStatus, words: str, actor: str) -> None:
-        """FAILED or ABORTED: nothing more is produced, and no call for the outputs is in flight any more."""
+    async def remove_the_dag(self, dag: SubmittedDag, reason: str) -> DagObservation | None:
+        """What was left of it; an error when it is still there after all the time that stopping may take."""
+        seen: DagObservation | None = await self.call(
+            "stop_dag", dag, reason, result=DagObservation | None, queue=host_queue(self.round.host),
+            preset=on_the_host(self.limit(RequestStatus.STOPPING)), summary=f"Stop round {self.round.number}",
+        )  # fmt: skip
+        return seen
+
+    async def end(self, asked: OperatorAction) -> None:
+        """Nothing more is produced, and no call for the outputs is in flight any more. Then a person's last word."""
+        words = asked.words
         # A DAG may still be running: one that could not be followed, or not be stopped.
-        await self.stop_the_dag(words, actor)
+        await self.stop_the_dag(words, asked.actor)
         if self.state.open_round:
             await self.close_the_round(words)
         await self.give_back_the_slot()
         await self.freeze_the_outputs()
-        await self.enter(status, words, actor)
+        if asked.action is Action.RESTART:
+            words += f"; {await self.replace(asked)} replaces it"
+        else:
+            await self.audit(asked)
+        if asked.action is Action.FAIL:
+            await self.take_the_outputs_back(asked)
+        status = RequestStatus.ABORTED if asked.action is Action.ABORT else RequestStatus.FAILED
+        await self.enter(status, words, asked.actor)
 
-    # Slots and outputs ----------------------------------------------------------------------------------
+    # Slots ----------------------------------------------------------------------------------
 
     def slot_request(self) -> SlotRequest:
         round_ = self.state.open_round
         return SlotRequest(
             request=self.state.request_name,
             round=round_.number if round_ else self.state.next_round,
-            priority=self.state.priority,
+            priority=self.priority,
             host=round_.host if round_ else None,
             said=self.state.sequence,
         )
@@ -349,53 +512,11 @@ class RequestWorkflow(Clerk, Desk):
                 "give_back_slot", self.slot_request(), preset=RECORD, summary="Give the slot back"
             )
         self.state.slot_asked = False
-        self.state.slot_host = self.slot = None
+        self.state.slot_host = self.state.slot_idle_jobs = self.slot = None
 
-    async def tell_the_outputs(self, word: str) -> None:
-        """A word to each output workflow; one that is not there yet is started first."""
-        for dataset in self.state.datasets:
-            if dataset in self.state.announced:
-                continue
-            name = output_id(self.state.request_name, dataset)
-            if dataset not in self.state.outputs_started:
-                await self.start_output(dataset, name)
-            await self.tell(name, word)
-
-    async def tell(self, output: str, word: str) -> bool:
-        """Whether it was there to be told. One that has just ended need not be: its last word is on its way here."""
-        try:
-            await workflow.get_external_workflow_handle(output).signal(word)
-        except FailureError:
-            workflow.logger.info("%s has ended and was not told %s", output, word)
-            return False
-        return True
-
-    async def start_output(self, dataset: str, name: str) -> None:
-        try:
-            await workflow.start_child_workflow(
-                "OutputDatasetWorkflow",
-                OutputOrder(request=self.state.request_name, dataset=dataset),
-                id=name,
-                task_queue=WORKFLOWS,
-                parent_close_policy=ParentClosePolicy.ABANDON,
-                static_summary=f"{dataset} of {self.state.request_name}",
-            )
-        except WorkflowAlreadyStartedError:
-            # A request that was revived at an earlier point of its history meets its outputs again.
-            workflow.logger.info("%s lives already", name)
-        self.state.outputs_started = (*self.state.outputs_started, dataset)
-
-    async def freeze_the_outputs(self) -> None:
-        """Those that live answer when they have no call in flight."""
-        living = set()
-        for dataset in sorted(set(self.state.outputs_started) - set(self.state.announced)):
-            if await self.tell(output_id(self.state.request_name, dataset), "freeze"):
-                living.add(dataset)
-        await workflow.wait_condition(lambda: living <= self.frozen | set(self.state.announced))
-
-    async def begin_a_new_history(self, *, only_when_suggested: bool = False) -> None:
-        """Between rounds, and inside long ones when Temporal suggests it."""
-        if only_when_suggested and not workflow.info().is_continue_as_new_suggested():
+    async def begin_a_new_history(self, *, only_when_long: bool = False) -> None:
+        """Between rounds, and in the middle of long waits."""
+        if only_when_long and not history_is_long():
             return
         await workflow.wait_condition(workflow.all_handlers_finished)
         # A word that is not taken up yet would be lost; the next chance comes soon.
@@ -414,14 +535,20 @@ class RequestWorkflow(Clerk, Desk):
         assert self.round.dag is not None
         return self.round.dag
 
-    def round_end(self, progress: RoundProgress) -> RoundEnd:
+    def round_end(self, seen: DagObservation) -> RoundEnd:
+        progress = seen.progress
         return RoundEnd(
             units=progress.units_total,
             units_failed=progress.units_total - progress.units_done,
             aborted=progress.outcome is DagOutcome.ABORTED,
-            vanished=progress.outcome in (DagOutcome.VANISHED, DagOutcome.STOPPED),
+            vanished=progress.outcome is DagOutcome.VANISHED,
+            removed=progress.outcome is DagOutcome.STOPPED,
+            removals=self.round.removals,
+            units_waiting=seen.units_waiting,
+            units_judged=seen.units_judged,
             failure_rescues=self.round.failure_rescues,
             pilot=self.round.pilot,
+            causes=seen.causes,
         )
 
     def policy(self) -> Policy:
@@ -435,13 +562,8 @@ class RequestWorkflow(Clerk, Desk):
             self.slot = slot
 
     @workflow.signal
-    def output_announced(self, announced: OutputAnnounced) -> None:
-        if announced.dataset not in self.state.announced:
-            self.state.announced = (*self.state.announced, announced.dataset)
-
-    @workflow.signal
-    def output_frozen(self, dataset: str) -> None:
-        self.frozen.add(dataset)
+    def ask_again(self) -> None:
+        self.answer_lost = True
 
     @workflow.query(name="state")
     def state_query(self) -> RequestState:
@@ -450,10 +572,6 @@ class RequestWorkflow(Clerk, Desk):
     @workflow.query
     def progress(self) -> RoundProgress | None:
         return self.last_progress
-
-
-def _words(asked: OperatorAction) -> str:
-    return f"{asked.action} by {asked.actor}" + (f": {asked.reason}" if asked.reason else "")
 
 
 def _found_nobody(error: ActivityError) -> bool:

@@ -1,0 +1,61 @@
+"""Taking back what DBS and Rucio were told of outputs."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+from temporalio import activity
+
+from wms2.activities.database import DatabaseActivities
+from wms2.adapters.dbs import Dbs
+from wms2.adapters.rucio import Rucio
+from wms2.db import undo
+from wms2.models.undo import RecordedBlock, RecordedDataset, Undone, UndoOrder
+
+
+class UndoActivities(DatabaseActivities):
+    """Each call can be made again: what is gone already is as good as taken back."""
+
+    def __init__(self, engine: Engine, dbs: Dbs, rucio: Rucio) -> None:
+        super().__init__(engine)
+        self._dbs = dbs
+        self._rucio = rucio
+
+    @activity.defn
+    async def undo_outputs(self, order: UndoOrder) -> Undone:
+        """Make the datasets invalid in DBS, delete WMS2's rules on their blocks, and record it.
+
+        Readers are told first: nobody shall begin to read what is about to go.
+        """
+        datasets = blocks = rules = files = 0
+        for dataset in await self.record(undo.recorded_datasets, order):
+            await self._tell_readers(dataset)
+            for block in dataset.blocks:
+                rules += await self._delete_rules(block)
+                files += await self._take_back(dataset, block)
+                blocks += 1
+                activity.heartbeat(blocks)
+            files += await self.record(undo.record_dataset_undone, order, dataset.name)
+            datasets += 1
+        return Undone(datasets=datasets, blocks=blocks, rules=rules, files=files)
+
+    async def _tell_readers(self, dataset: RecordedDataset) -> None:
+        """A dataset in which others have files stays; only the files of this request go."""
+        if dataset.shared or not any(block.in_dbs for block in dataset.blocks):
+            return
+        if await self._dbs.dataset_access(dataset.name) is not None:
+            await self._dbs.set_dataset_access(dataset.name, "INVALID")
+
+    async def _take_back(self, dataset: RecordedDataset, block: RecordedBlock) -> int:
+        if dataset.shared and block.in_dbs:
+            in_dbs = set(await self._dbs.block_files(block.name))
+            lfns = [lfn for lfn in await self.record(undo.block_lfns, block.name) if lfn in in_dbs]
+            await self._dbs.set_files_valid(lfns, False)
+        return await self.record(undo.record_block_undone, block.name, block.in_dbs)
+
+    async def _delete_rules(self, block: RecordedBlock) -> int:
+        """Those that are recorded, and those that Rucio has without a record: a call may have been cut off."""
+        known = await self._rucio.rules_of(block.name)
+        own = {rule.id for rule in known if rule.account == self._rucio.account} | set(block.rules)
+        for rule in sorted(own):
+            await self._rucio.delete_rule(rule)
+        return len(own)
