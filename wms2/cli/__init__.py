@@ -13,9 +13,26 @@ import typer
 from rich.markup import escape
 from sqlalchemy.exc import OperationalError
 
-from wms2.cli import dag, demo, request, stack, worker
+from wms2.cli import (
+    admission,
+    api,
+    dag,
+    database,
+    demo,
+    history,
+    host,
+    metrics,
+    notice,
+    output,
+    policy,
+    request,
+    site,
+    stack,
+    worker,
+)
 from wms2.cli.screen import say
 from wms2.errors import Unavailable, UserError
+from wms2.temporal.tracing import flush_traces
 
 app = typer.Typer(
     name="wms2",
@@ -26,9 +43,20 @@ app = typer.Typer(
 )
 app.add_typer(request.app, name="request")
 app.add_typer(dag.app, name="dag")
+app.add_typer(output.app, name="output")
+app.add_typer(policy.app, name="policy")
+app.add_typer(site.app, name="site")
+app.add_typer(notice.app, name="notice")
+app.add_typer(host.app, name="host")
+app.add_typer(admission.app, name="admission")
+app.add_typer(history.app, name="history")
 app.add_typer(worker.app, name="worker")
+app.add_typer(metrics.app, name="metrics")
+app.add_typer(database.app, name="database")
+app.add_typer(api.app, name="api")
 stack.register(app)
 demo.register(app)
+history.register(app)
 
 
 def program() -> NoReturn:
@@ -44,6 +72,7 @@ def program() -> NoReturn:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
         traceback.print_exc()
+    flush_traces()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         # Whoever read it may be gone.

@@ -9,11 +9,12 @@ from sqlalchemy.exc import OperationalError
 
 from wms2.activities.dags import DagActivities
 from wms2.adapters.condor import Condor
+from wms2.adapters.job_credentials import job_credentials_of
 from wms2.config import Settings
 from wms2.core.ledger import planned_round
 from wms2.core.planning import plan_round
 from wms2.dagman.lock import submission_lock
-from wms2.dagman.round_folder import describe, read_round, read_snapshot
+from wms2.dagman.round_folder import RoundFile, describe, read_round, read_snapshot
 from wms2.db.dags import dags_of_round
 from wms2.db.ledger import record_plan
 from wms2.db.requests import find_request, insert_request
@@ -41,17 +42,20 @@ class ByHand:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = connect_database(settings)
-        self.activities = DagActivities(Condor(settings.condor_environment()), self.engine)
+        condor, credentials = Condor(settings.condor_environment()), job_credentials_of(settings)
+        self.activities = DagActivities(condor, self.engine, credentials=credentials)
 
     async def start_round(self, folder: Path) -> SubmittedDag:
         """Record the round and submit its DAG; a DAG that is running is found, one that failed is rescued."""
-        plan = plan_round(read_snapshot(folder))
-        if describe(plan) != read_round(folder):
+        frozen = read_snapshot(folder)
+        plan = plan_round(frozen.snapshot)
+        described = describe(plan, frozen.digest)
+        if described != read_round(folder):
             raise UserError(
                 f"{folder} was planned by another version of WMS2; plan the request into a new folder"
             )
         async with submission_lock(folder):
-            self._record(plan)
+            self._record(plan, described)
         snapshot = plan.snapshot
         order = DagOrder(
             request=snapshot.request.request_name,
@@ -61,7 +65,7 @@ class ByHand:
         )
         return await self.activities.submit_dag(order)
 
-    def _record(self, plan: RoundPlan) -> None:
+    def _record(self, plan: RoundPlan, described: RoundFile) -> None:
         request = plan.snapshot.request
         with transaction(self.engine) as session:
             known = find_request(session, request.request_name)
@@ -72,7 +76,7 @@ class ByHand:
                     f"another request named {request.request_name} is recorded already; "
                     "give this one a name of its own and plan it again"
                 )
-            record_plan(session, planned_round(plan, sum(describe(plan).nodes.values())))
+            record_plan(session, planned_round(plan, described.digest, sum(described.nodes.values())))
 
     def _attempt(self, plan: RoundPlan) -> int:
         with transaction(self.engine) as session:

@@ -12,8 +12,10 @@ from wms2.cli.by_hand import ByHand, connect_database, submitted
 from wms2.cli.follow import follow, report_end
 from wms2.cli.screen import print_json, print_table, results, say
 from wms2.config import load_settings
+from wms2.core.plain import plain_text
 from wms2.dagman.dag_files import WORKFLOW_DAG
-from wms2.dagman.nodes import attempt_clusters, read_nodes
+from wms2.dagman.nodes import read_nodes
+from wms2.dagman.posts import attempt_clusters
 from wms2.dagman.round_folder import read_round
 from wms2.db.dags import dag_by_id, dags_of_round
 from wms2.db.dags import list_dags as recorded_dags
@@ -22,6 +24,8 @@ from wms2.errors import UserError
 from wms2.models.dag import DAG
 
 app = typer.Typer(help="Rounds on the pool: run one by hand, look at all.", no_args_is_help=True)
+
+LOG_LENGTH = 1_000_000
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a planned round.")]
@@ -210,7 +214,7 @@ def _print_tail(path: Path, lines: int) -> None:
     except OSError:
         raise UserError(f"there is no {path} yet") from None
     say(f"[dim]{path}[/]")
-    results.print("\n".join(text), markup=False)
+    results.print(plain_text("\n".join(text), LOG_LENGTH), markup=False)
 
 
 def _or_dash(value: int | None) -> str:

@@ -16,9 +16,9 @@ from rich.markup import escape
 from sqlalchemy.exc import OperationalError
 
 from wms2.cli.by_hand import connect_database
+from wms2.cli.entrance import open_door
 from wms2.cli.request_actions import act
 from wms2.cli.request_watch import watch_requests
-from wms2.cli.requests import submit_request
 from wms2.cli.screen import print_table, say, size_text
 from wms2.config import Settings, StackRecord, configured_settings
 from wms2.db.requests import list_requests
@@ -118,7 +118,7 @@ def _abort_earlier_ones(settings: Settings, campaign: str) -> None:
 
 async def _submit(settings: Settings, requests: Sequence[Request]) -> None:
     for request in requests:
-        await submit_request(settings, request)
+        await open_door(settings).submit(request)
         work = (
             f"{request.total_events} events" if request.is_simulation else f"all of {request.input_dataset}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from sqlalchemy.exc import OperationalError
 
@@ -89,7 +90,7 @@ def _print_failures(failures: list[UnitFailure]) -> None:
     rows: list[tuple[object, ...]] = []
     for failure in failures:
         rows += [
-            (failure.unit, node.node, node.exit_code, node.site or "-", node.category, node.reason)
+            (failure.unit, node.node, node.exit_code, node.site or "-", node.category, escape(node.reason))
             for node in failure.nodes
-        ] or [(failure.unit, "-", "-", "-", failure.verdict, failure.log_tail[-300:])]
+        ] or [(failure.unit, "-", "-", "-", escape(failure.verdict), escape(failure.log_tail[-300:]))]
     print_table(["UNIT", "NODE", "EXIT", "SITE", "CATEGORY", "REASON"], rows)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rich.markup import escape
 
-from wms2.cli.screen import print_table, results, size_text
-from wms2.models.overview import RequestOverview
+from wms2.cli.screen import duration_text, print_table, results, size_text
+from wms2.core.rounds import events_left
+from wms2.core.sizing import BY_EVENTS
+from wms2.models.overview import RequestOverview, SizedByHand
+from wms2.models.sizing import TOLERANCE_PERCENT
+from wms2.models.workflow import PilotMetrics
 
 
 def print_overview(overview: RequestOverview) -> None:
@@ -17,9 +21,15 @@ def print_overview(overview: RequestOverview) -> None:
         _print_transitions(overview)
     if overview.rounds:
         _print_rounds(overview)
+    if overview.pilot:
+        _print_pilot(overview.pilot, overview.record.request.splitting_algo in BY_EVENTS)
+    if overview.accuracy:
+        _print_accuracy(overview)
     if overview.dags:
         _print_dags(overview)
     _print_outputs(overview)
+    if overview.left_out:
+        _print_left_out(overview)
 
 
 def print_ledger(overview: RequestOverview, discrepancies: Sequence[str] | None) -> None:
@@ -27,8 +37,11 @@ def print_ledger(overview: RequestOverview, discrepancies: Sequence[str] | None)
     balance, request = overview.ledger, overview.record.request
     rows: list[tuple[object, ...]] = []
     if request.total_events is not None:
-        remaining = max(request.total_events - balance.events_produced, 0)
-        rows += [("events", "requested", request.total_events), ("events", "remaining", remaining)]
+        rows += [
+            ("events", "requested", request.total_events),
+            ("events", "dropped", balance.events_dropped),
+            ("events", "remaining", events_left(request, balance)),
+        ]
     rows += [
         ("events", "planned", balance.events_planned),
         ("events", "processed", balance.events_processed),
@@ -63,8 +76,38 @@ def _print_record(overview: RequestOverview) -> None:
             ("submitted", moment(record.created_at)),
             ("work units", f"{units} of {units_all} planned so far"),
             ("events", f"{events} of {events_all}"),
+            *([("sized by hand", _by_hand(overview.sized_by_hand))] if overview.sized_by_hand else []),
+            *_links(overview),
         ],
     )  # fmt: skip
+
+
+def _links(overview: RequestOverview) -> Iterator[tuple[str, str]]:
+    """Where it came from, what it is linked with, where it must not run, and what is left to take back."""
+    record = overview.record
+    if overview.imported_from:
+        yield "in ReqMgr2", escape(overview.imported_from)
+    if overview.links.reads_from:
+        yield "reads from", overview.links.reads_from
+    if overview.links.read_by:
+        yield "read by", ", ".join(overview.links.read_by)
+    if previous := record.request.previous_version_request:
+        yield "replaces", previous
+    if record.superseded_by_request:
+        yield "replaced by", record.superseded_by_request
+    if overview.input:
+        yield "input", escape(f"{overview.input}, looked at {moment(overview.input.looked_at)}")
+    if overview.avoided_sites:
+        yield "avoids", escape("; ".join(f"{site} ({why})" for site, why in overview.avoided_sites.items()))
+    if listed := overview.invalidation:
+        yield "to invalidate", escape(f"{listed.files} files in {listed.path} on {listed.host}")
+
+
+def _by_hand(sized: SizedByHand) -> str:
+    given = ", ".join(f"{name} {value:g}" for name, value in sized.override.given.items())
+    return escape(
+        f"{given}; by {sized.actor}, {moment(sized.at)}{': ' if sized.reason else ''}{sized.reason}"
+    )
 
 
 def _print_transitions(overview: RequestOverview) -> None:
@@ -105,6 +148,43 @@ def _print_rounds(overview: RequestOverview) -> None:
     )
 
 
+def _print_pilot(pilot: PilotMetrics, by_events: bool) -> None:
+    _heading(f"The pilot, over {pilot.events_processed} events")
+    rows = [
+        (step.step_name, f"{step.time_per_event_sec:.3g}", step.memory_peak_mb, f"{step.output_size_per_event_kb:.3g}",
+         f"{100 * step.cpu_efficiency:.0f} %", step.threads_used)
+        for step in pilot.steps_profiled
+    ]  # fmt: skip
+    rows.append(
+        ("the job", f"{pilot.time_per_event_sec:.3g}", pilot.memory_peak_mb, f"{pilot.output_size_per_event_kb:.3g}",
+         f"{100 * pilot.cpu_efficiency:.0f} %", max(step.threads_used for step in pilot.steps_profiled))
+    )  # fmt: skip
+    print_table(["STEP", "SEC/EVENT", "PEAK MB", "OUTPUT KB/EVENT", "CPU", "THREADS"], rows)
+    follows = [f"{pilot.recommended_memory_mb} MB"]
+    if by_events:
+        length = duration_text(pilot.recommended_time_per_job_sec)
+        follows = [f"{pilot.recommended_events_per_job} events", *follows, length]
+    results.print(f"Jobs that follow from it: {', '.join(follows)}.")
+
+
+def _print_accuracy(overview: RequestOverview) -> None:
+    _heading("Predicted and measured")
+    print_table(
+        ["ROUND", "FIGURE", "PREDICTED", "MEASURED", "DIFFERENCE", ""],
+        [
+            (
+                item.round,
+                item.figure,
+                f"{item.predicted:.4g}",
+                f"{item.measured:.4g}",
+                f"{item.percent:+.0f} %",
+                "" if item.good else f"[yellow]more than {TOLERANCE_PERCENT} %[/]",
+            )
+            for item in overview.accuracy
+        ],
+    )
+
+
 def _print_dags(overview: RequestOverview) -> None:
     _heading("DAGs")
     print_table(
@@ -141,6 +221,14 @@ def _print_outputs(overview: RequestOverview) -> None:
             )
             for output in overview.outputs
         ],
+    )
+
+
+def _print_left_out(overview: RequestOverview) -> None:
+    _heading("Input files that are left out")
+    print_table(
+        ["FILE", "STATE", "REASON"],
+        [(file.lfn, file.state, escape(file.reason)) for file in overview.left_out],
     )
 
 

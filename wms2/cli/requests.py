@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from sqlalchemy import Engine
-from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError
 
-from wms2.cli.by_hand import connect_database
+from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_show import print_ledger, print_overview
 from wms2.cli.screen import print_json, print_table, say
-from wms2.config import Settings, load_settings
-from wms2.core.ledger import discrepancies
-from wms2.db.crosscheck import cross_check
-from wms2.db.ledger import rounds_of
-from wms2.db.overview import request_overview
-from wms2.db.requests import find_request, insert_request, list_requests
-from wms2.db.session import RecordConflict, transaction
-from wms2.errors import UserError
-from wms2.models.request import Request, RequestStatus
+from wms2.config import load_settings
+from wms2.models.request import RequestStatus
 from wms2.models.request_file import validate_request_file
-from wms2.temporal.client import connect
-from wms2.temporal.launch import start_request
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A request file, YAML or JSON.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
@@ -52,7 +39,7 @@ def submit(
     Examples: [bold]wms2 request submit examples/simulation.yaml[/]   [bold]wms2 request submit FILE --hold[/]
     """
     request = validate_request_file(file)
-    asyncio.run(submit_request(load_settings(), request, hold=hold))
+    waited(open_door(load_settings()).submit(request, hold=hold))
     name = request.request_name
     if as_json:
         status = RequestStatus.NEW if hold else RequestStatus.SUBMITTED
@@ -61,40 +48,6 @@ def submit(
         say(f"Request [bold]{name}[/] is recorded; [bold]wms2 request release {name}[/] starts it.")
     else:
         say(f"Request [bold]{name}[/] is submitted; [bold]wms2 request watch {name}[/] follows it.")
-
-
-async def submit_request(settings: Settings, request: Request, *, hold: bool = False) -> None:
-    """The row first, then the workflow: the row guards the name for good, and a restart finds what is missing."""
-    engine = connect_database(settings)
-    client = await connect(settings)
-    _record(engine, request, RequestStatus.NEW if hold else RequestStatus.SUBMITTED)
-    try:
-        await start_request(client, request, hold=hold)
-    except WorkflowAlreadyStartedError:
-        raise _name_is_taken(request) from None
-    except RPCError as error:
-        raise UserError(
-            f"{request.request_name} is recorded, but Temporal did not start it ({error.message}); "
-            "start a worker, which prepares Temporal, and submit it again"
-        ) from error
-
-
-def _record(engine: Engine, request: Request, status: RequestStatus) -> None:
-    """Insert the request; one that is known is taken only if nothing was ever done with it."""
-    name = request.request_name
-    with transaction(engine) as session:
-        known = find_request(session, name)
-        if known is None:
-            insert_request(session, request, status)
-        elif known.request != request or known.status_sequence > 0 or rounds_of(session, name):
-            raise _name_is_taken(request)
-
-
-def _name_is_taken(request: Request) -> RecordConflict:
-    return RecordConflict(
-        f"a request named {request.request_name} exists already; `wms2 request show {request.request_name}` shows it, "
-        "and another name makes this one new"
-    )
 
 
 def list_all(
@@ -108,8 +61,7 @@ def list_all(
 
     Examples: [bold]wms2 request list --status held[/]   [bold]wms2 request list --campaign Demo2024 --json[/]
     """
-    with transaction(connect_database(load_settings())) as session:
-        requests = list_requests(session, status or (), campaign)
+    requests = waited(open_door(load_settings()).list_requests(status or (), campaign))
     if as_json:
         print_json([request.model_dump(mode="json") for request in requests])
         return
@@ -141,11 +93,9 @@ def show(
 
     Examples: [bold]wms2 request show demo_simulation[/]   [bold]wms2 request show demo_simulation --ledger[/]
     """
-    with transaction(connect_database(load_settings())) as session:
-        overview = request_overview(session, name)
-        # A round that is open has loose ends, as it should.
-        check = cross_check(session, name) if ledger and overview.open_round is None else None
-    differences = None if check is None else discrepancies(check)
+    door = open_door(load_settings())
+    overview = waited(door.overview(name))
+    differences = waited(door.discrepancies(name)) if ledger else None
     if as_json:
         print_json(overview.model_dump(mode="json") | ({"discrepancies": differences} if ledger else {}))
     elif ledger:

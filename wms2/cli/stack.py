@@ -9,7 +9,8 @@ from rich.markup import escape
 
 from wms2.cli.screen import print_json, print_table, results, say
 from wms2.local.doctor import Check, Doctor
-from wms2.local.logs import chosen_logs, last_lines, new_lines
+from wms2.local.logs import chosen_logs, new_lines
+from wms2.local.process import last_lines
 from wms2.local.stack import PartState, Stack
 
 Home = Annotated[

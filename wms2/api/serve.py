@@ -1,0 +1,52 @@
+"""Serving the application with uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import uvicorn
+
+from wms2.api.app import make_app
+from wms2.api.config import ApiConfig
+from wms2.api.tls import PeerProtocol, server_context
+from wms2.config import Settings
+from wms2.errors import UserError
+
+CALLS_AT_ONCE = 200
+KEEP_ALIVE_SEC = 20
+GRACE_SEC = 10
+
+
+def server(settings: Settings, config: ApiConfig) -> uvicorn.Server:
+    """Ready to serve. Headers that name another client are not believed."""
+    context = server_context(config.tls) if config.tls else None
+    return uvicorn.Server(
+        uvicorn.Config(
+            make_app(settings, config),
+            host=config.host,
+            port=config.port,
+            http=PeerProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            headers=[("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")],
+            limit_concurrency=CALLS_AT_ONCE,
+            timeout_keep_alive=KEEP_ALIVE_SEC,
+            timeout_graceful_shutdown=GRACE_SEC,
+            ssl_context_factory=(lambda _, __: context) if context else None,
+        )
+    )
+
+
+def serve(settings: Settings, config: ApiConfig) -> None:
+    """Until it is told to stop."""
+    running = server(settings, config)
+    try:
+        asyncio.run(running.serve())
+    except SystemExit:
+        raise UserError(
+            f"{config.host}:{config.port} cannot be listened on; is another service there? choose another port"
+        ) from None

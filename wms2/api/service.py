@@ -1,0 +1,109 @@
+"""What the routes work with: the door to requests, with an end to every wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from typing import Annotated, ParamSpec, TypeVar
+
+from fastapi import Depends
+from starlette.requests import Request as Call
+from temporalio.client import Client
+
+from wms2.adapters.messenger import contacts_of
+from wms2.api.callers import Caller, NotAllowed
+from wms2.config import Settings
+from wms2.db.notices import telling
+from wms2.db.session import connect as connect_database
+from wms2.door.direct import DirectDoor
+from wms2.errors import Silent, UserError
+from wms2.models.request import RequestRecord
+from wms2.temporal.client import connect
+
+log = logging.getLogger(__name__)
+
+THREADS = 16
+FILE_THREADS = 2
+ANSWER_SEC = 10.0
+"""After so long without an answer of a server the caller is told so."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Service(DirectDoor):
+    """One for the process. The servers may come and go: each call finds out anew."""
+
+    def __init__(self, settings: Settings) -> None:
+        engine = connect_database(settings.needed("database_url"), answer_sec=ANSWER_SEC, connections=THREADS)
+        super().__init__(
+            telling(engine, contacts_of(settings)),
+            self._client,
+            settings.max_versions,
+            settings.failure_policy,
+        )
+        self.settings = settings
+        self.host_silence = timedelta(minutes=settings.host_silence_min)
+        self._threads = ThreadPoolExecutor(THREADS, "api")
+        self._file_threads = ThreadPoolExecutor(FILE_THREADS, "api-files")
+        self._connected: Client | None = None
+        self._connecting = asyncio.Lock()
+
+    async def apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As any door does, while other calls are answered, and in bounded time: a TimeoutError after that."""
+        return await _in_time(self._threads, partial(work, *args, **kwargs))
+
+    async def of_files(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `apart`, for what reads files: a file system that hangs takes no thread from anybody else."""
+        return await _in_time(self._file_threads, partial(work, *args, **kwargs))
+
+    async def seen(self, caller: Caller, name: str) -> RequestRecord:
+        """The request, if the caller may see it: operators see all, requestors their own."""
+        record = await self.record(name)
+        if not (caller.sees_all or caller.owns(record.request)):
+            raise NotAllowed(f"{name} is somebody else's request; {caller.identity} may see their own")
+        return record
+
+    async def check_sees(self, caller: Caller, name: str) -> None:
+        """The same where nothing of the request is needed; for those who see all there is nothing to look up."""
+        if not caller.sees_all:
+            await self.seen(caller, name)
+
+    async def close(self) -> None:
+        for threads in (self._threads, self._file_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
+        self.engine.dispose()
+
+    async def _connect(self) -> Client:
+        try:
+            return await connect(self.settings)
+        except Silent:
+            raise
+        except UserError as error:
+            # No mistake of the caller's, and nothing for them to read: it may name files of ours.
+            log.error("Temporal cannot be called: %s", error)
+            raise Silent("the service cannot call Temporal; its log tells those who run it why") from None
+
+    async def _client(self) -> Client:
+        # Whoever waits for another's attempt waits no longer than for their own.
+        async with asyncio.timeout(ANSWER_SEC), self._connecting:
+            if self._connected is None:
+                self._connected = await self._connect()
+            return self._connected
+
+
+async def _in_time(threads: ThreadPoolExecutor, work: Callable[[], R]) -> R:
+    async with asyncio.timeout(ANSWER_SEC):
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+
+def the_service(call: Call) -> Service:
+    service: Service = call.app.state.service
+    return service
+
+
+Inside = Annotated[Service, Depends(the_service)]

@@ -1,0 +1,164 @@
+"""`wms2 admission ...`: who has a slot, who waits for one, and how many there are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.markup import escape
+
+from wms2.cli.request_actions import Reason, who_asks
+from wms2.cli.screen import print_json, print_table, say
+from wms2.config import Settings, load_settings
+from wms2.core.admission import AdmissionState, free_dagmans, in_line
+from wms2.door.admission import NOT_YET, admission_state, change_admission
+from wms2.errors import UserError
+from wms2.models.messages import AdmissionOrder
+from wms2.temporal.client import connect
+
+app = typer.Typer(help="Admission: who has a slot, who waits, and how many there are.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+
+@app.command()
+def show(as_json: AsJson = False) -> None:
+    """Show the limits, what each submit host carries, who has a slot, and who waits, in the order of their turn.
+
+    Examples: [bold]wms2 admission show[/]
+    [bold]wms2 admission show --json[/]
+    """
+    state = asyncio.run(_state(load_settings()))
+    if as_json:
+        print_json(_document(state))
+        return
+    print_table(
+        ["SLOTS", "LENT", "WAITING", "IDLE BUDGET", "SHARED OUT", "STATE"],
+        [
+            (
+                state.limit,
+                len(state.leases),
+                len(state.waiting),
+                state.idle_budget,
+                state.idle_lent,
+                _word(state),
+            )
+        ],
+    )
+    free = free_dagmans(state)
+    print_table(
+        ["HOST", "DAGMANS", "FREE"], [(escape(host), state.hosts[host], free[host]) for host in sorted(free)]
+    )
+    print_table(["TURN", "REQUEST", "ROUND", "PRIORITY", "HOST", "IDLE JOBS"], _lines(state))
+
+
+@app.command("set")
+def set_(
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, max=100_000, help="How many slots there are.")
+    ] = None,
+    idle_budget: Annotated[
+        int | None,
+        typer.Option(
+            "--idle-budget", metavar="N", min=1, max=10**9, help="How many idle jobs all slots share."
+        ),
+    ] = None,
+    reason: Reason = "",
+) -> None:
+    """Change how many slots there are, or how many idle jobs they share. What is lent stays as it is.
+
+    Each slot is lent with an equal share of the idle jobs, and never so many that their sum is above the budget.
+
+    Examples: [bold]wms2 admission set --limit 200 --reason "the schedds are slow"[/]
+    [bold]wms2 admission set --idle-budget 500000[/]
+    """
+    if limit is None and idle_budget is None:
+        raise UserError("give --limit or --idle-budget; `wms2 admission show` shows what they are")
+    _change("set", reason, limit=limit, idle_budget=idle_budget)
+
+
+@app.command()
+def drain(reason: Reason = "") -> None:
+    """Lend no more slots. Rounds that have one run to their end, and no further one begins until `resume`.
+
+    Example: [bold]wms2 admission drain --reason "upgrade tonight"[/]
+    """
+    _change("drain", reason)
+
+
+@app.command()
+def resume(reason: Reason = "") -> None:
+    """Lend slots again after a drain.
+
+    Example: [bold]wms2 admission resume --reason "the upgrade is done"[/]
+    """
+    _change("resume", reason)
+
+
+def _change(action: Literal["set", "drain", "resume"], reason: str, **limits: int | None) -> None:
+    order = AdmissionOrder.model_validate({"action": action, "reason": reason, **limits, **who_asks()})
+    _say_limits(asyncio.run(_send(load_settings(), order)))
+
+
+async def _send(settings: Settings, order: AdmissionOrder) -> AdmissionState:
+    return await change_admission(await connect(settings), order)
+
+
+async def _state(settings: Settings) -> AdmissionState:
+    state = await admission_state(await connect(settings))
+    if state is None:
+        raise UserError(NOT_YET)
+    return state
+
+
+def _lines(state: AdmissionState) -> list[tuple[object, ...]]:
+    """Who has a slot, then who waits for one; of those, a host is named where the round can run on no other."""
+    slots = [lease.slot for lease in state.leases.values()]
+    lent = [
+        (
+            "slot",
+            slot.request,
+            slot.round,
+            "",
+            escape(slot.host),
+            "" if slot.idle_jobs is None else slot.idle_jobs,
+        )
+        for slot in slots
+    ]
+    waiting = [
+        (f"{place}.", asked.request, asked.round, asked.priority, escape(asked.host or ""), "")
+        for place, asked in enumerate(in_line(state), 1)
+    ]
+    return [*lent, *waiting]
+
+
+def _word(state: AdmissionState) -> str:
+    if state.draining:
+        return "drains"
+    return "lends" if state.hosts else "no submit host can be used, see `wms2 host list`"
+
+
+def _say_limits(state: AdmissionState) -> None:
+    say(
+        f"{len(state.leases)} of {state.limit} slots are lent, {len(state.waiting)} requests wait; "
+        f"{state.idle_lent} of {state.idle_budget} idle jobs are shared out."
+    )
+    if state.draining:
+        say("It drains: nothing more is lent until `wms2 admission resume`.")
+    if not state.hosts:
+        say("No submit host can be used; `wms2 host list` says why.")
+
+
+def _document(state: AdmissionState) -> dict[str, Any]:
+    free = free_dagmans(state)
+    return {
+        "limit": state.limit,
+        "idle_budget": state.idle_budget,
+        "idle_lent": state.idle_lent,
+        "idle_share": state.idle_share,
+        "draining": state.draining,
+        "hosts": [{"host": host, "dagmans": state.hosts[host], "free": free[host]} for host in sorted(free)],
+        "slots": [lease.slot.model_dump(mode="json") for lease in state.leases.values()],
+        "waiting": [asked.model_dump(mode="json") for asked in in_line(state)],
+    }

@@ -1,0 +1,143 @@
+"""`wms2 host ...`: submit hosts, which of them are used, and which are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, timedelta
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from wms2.cli.by_hand import connect_database
+from wms2.cli.entrance import direct_door
+from wms2.cli.request_actions import Reason, Yes, ask_first, who_asks
+from wms2.cli.screen import print_json, print_table, say
+from wms2.config import Settings, load_settings
+from wms2.db import hosts
+from wms2.db.ledger import requests_on_host
+from wms2.db.session import transaction
+from wms2.door.hosts import give_up_host, known_hosts, set_disabled
+from wms2.errors import UserError
+from wms2.models.audit import Action
+from wms2.models.host import KnownHost
+from wms2.models.messages import HostLostAction
+from wms2.temporal.queues import host_queue
+
+app = typer.Typer(
+    help="Submit hosts: which there are, use them no more, and say that one is gone.", no_args_is_help=True
+)
+
+Host = Annotated[str, typer.Argument(metavar="HOST", help="The name that its worker has.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the submit hosts that are known: what they can carry, when they were heard of, and why one is not used.
+
+    Examples: [bold]wms2 host list[/]
+    [bold]wms2 host list --json[/]
+    """
+    settings = load_settings()
+    with transaction(connect_database(settings)) as session:
+        known, away = known_hosts(session, _silence(settings)), hosts.list_vanished(session)
+    if as_json:
+        print_json([host.model_dump(mode="json") for host in known])
+        return
+    print_table(
+        ["HOST", "SCHEDD", "DAGMANS", "OPEN ROUNDS", "VERSION", "HEARD OF", "NOT USED BECAUSE"],
+        [_line(host) for host in known],
+    )
+    if away:
+        say(f"Not there, and disabled when they return: {escape(', '.join(away))}.")
+
+
+@app.command()
+def disable(host: Host, reason: Reason = "") -> None:
+    """Lend no more slots on a submit host, until somebody enables it; also when it vanishes and returns.
+
+    Rounds that run there go on to their end. Those that are stopped wait for it: they can run nowhere else.
+
+    Example: [bold]wms2 host disable submit2 --reason "new disks on Monday"[/]
+    """
+    _say(host, "disable", reason)
+
+
+@app.command()
+def enable(host: Host, reason: Reason = "") -> None:
+    """Lend slots on a submit host again.
+
+    Example: [bold]wms2 host enable submit2 --reason "the disks are in"[/]
+    """
+    _say(host, "enable", reason)
+
+
+@app.command()
+def lost(host: Host, reason: Reason = "", yes: Yes = False) -> None:
+    """Say that a submit host does not come back. Requests with a round there are held until they are released.
+
+    A release then closes the round from what was credited, and plans another one elsewhere. Should the host come back
+    all the same, its worker first removes the DAGs of closed rounds: nothing counts twice.
+
+    Example: [bold]wms2 host lost submit2 --reason "its disk is broken" --yes[/]
+    """
+    settings = load_settings()
+    _check(host)
+    with transaction(connect_database(settings)) as session:
+        names = requests_on_host(session, host)
+    ask_first(
+        f"Give up {host}, and what {len(names)} requests have not credited of their rounds there? "
+        "It cannot be taken back.",
+        yes,
+    )
+    deed = Action(action="host_lost", reason=reason, detail={"host": host}, **who_asks())
+
+    def order_for(_: str) -> HostLostAction:
+        return HostLostAction(host=host, reason=reason, **who_asks())
+
+    given_up = asyncio.run(give_up_host(direct_door(settings), host, deed, order_for, _silence(settings)))
+    if refused := given_up.refused:
+        raise UserError(f"{len(refused)} of {len(names)} requests refused: " + "; ".join(refused))
+    say(
+        escape(
+            f"{host} is given up; {len(names)} requests are held. `wms2 request release NAME` lets one go on elsewhere."
+        )
+    )
+
+
+def _say(host: str, verb: str, reason: str) -> None:
+    _check(host)
+    settings = load_settings()
+    silence = _silence(settings)
+    deed = Action(action=f"host_{verb}", reason=reason, detail={"host": host}, **who_asks())
+    asyncio.run(set_disabled(direct_door(settings), host, verb == "disable", deed, silence))
+    with transaction(connect_database(settings)) as session:
+        known = next((one for one in known_hosts(session, silence) if one.name == host), None)
+    say(f"{escape(host)} is {verb}d.")
+    if known is None:
+        say(f"No worker has announced {escape(host)}: check its name if that surprises you.")
+    elif verb == "enable" and known.unused_because:
+        say(f"It is not used all the same: {escape(known.unused_because)}.")
+
+
+def _line(host: KnownHost) -> tuple[object, ...]:
+    heard = f"{host.last_seen_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    why = host.unused_because or ""
+    columns = (
+        host.name, host.schedd_name, host.max_dagmans, host.open_rounds, host.version, heard, why,
+    )  # fmt: skip
+    return tuple(escape(str(column)) for column in columns)
+
+
+def _silence(settings: Settings) -> timedelta:
+    return timedelta(minutes=settings.host_silence_min)
+
+
+def _check(host: str) -> None:
+    try:
+        host_queue(host)
+    except ValueError:
+        raise UserError(
+            f"{host!r} is no name of a host; `wms2 host list` shows those that are known"
+        ) from None

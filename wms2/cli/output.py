@@ -1,0 +1,161 @@
+"""`wms2 output ...`: the datasets that requests make, and how to take them back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from wms2.cli.by_hand import connect_database
+from wms2.cli.request_actions import Name, Reason, Yes, ask_first, recorded_request, who_asks
+from wms2.cli.screen import print_json, print_table, say, size_text
+from wms2.config import Settings, load_settings
+from wms2.db.output_list import list_outputs, output_blocks
+from wms2.db.session import transaction
+from wms2.door.undoing import outputs_to_undo
+from wms2.models.output import OutputBlock, OutputStanding, OutputStatus
+from wms2.models.output_list import ListedOutput
+from wms2.models.undo import UndoOrder
+from wms2.temporal.client import connect
+from wms2.temporal.launch import start_undo
+
+app = typer.Typer(help="Outputs: where datasets are, and how to take them back.", no_args_is_help=True)
+
+OfDataset = Annotated[
+    str | None, typer.Option("--dataset", metavar="DATASET", help="One of them; else all of the request.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+
+@app.command("list")
+def list_(
+    request: Annotated[str | None, typer.Option("--request", metavar="NAME", help="Of one request.")] = None,
+    status: Annotated[list[OutputStatus] | None, typer.Option(help="Only these; may be repeated.")] = None,
+    standing: Annotated[
+        list[OutputStanding] | None, typer.Option(help="Only these; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List output datasets, newest first: how far they are, and whether people should use them.
+
+    Examples: [bold]wms2 output list --request NAME[/]
+    [bold]wms2 output list --standing superseded --json[/]
+    """
+    with transaction(connect_database(load_settings())) as session:
+        found = list_outputs(session, request, statuses=status or (), standings=standing or ())
+    if as_json:
+        print_json([output.model_dump(mode="json") for output in found])
+        return
+    columns = [
+        "DATASET",
+        "REQUEST",
+        "STATUS",
+        "STANDING",
+        "BLOCKS",
+        "PROTECTED",
+        "REGISTERED",
+        "EVENTS",
+        "SIZE",
+    ]
+    print_table(columns, [_row(output) for output in found])
+
+
+@app.command()
+def show(name: Name, dataset: OfDataset = None, as_json: AsJson = False) -> None:
+    """Show the output datasets of a request with their blocks: where each is, and which rules of Rucio hold it.
+
+    Example: [bold]wms2 output show NAME[/]
+    """
+    settings = load_settings()
+    recorded_request(settings, name)
+    with transaction(connect_database(settings)) as session:
+        found = [
+            (output, output_blocks(session, name, output.dataset))
+            for output in list_outputs(session, name, dataset)
+        ]
+    if as_json:
+        print_json(
+            [
+                {
+                    **output.model_dump(mode="json"),
+                    "blocks": [block.model_dump(mode="json") for block in blocks],
+                }
+                for output, blocks in found
+            ]
+        )
+        return
+    if not found:
+        say(escape(f"{name} has made nothing{f' for {dataset}' if dataset else ''} yet."))
+    for output, blocks in found:
+        _print_output(output, blocks)
+
+
+@app.command()
+def invalidate(name: Name, dataset: OfDataset = None, reason: Reason = "", yes: Yes = False) -> None:
+    """Take back what DBS and Rucio were told of a request's outputs: datasets become INVALID, rules are deleted.
+
+    The request must have ended. Rucio removes the files when no rule of anybody holds them any more.
+
+    Example: [bold]wms2 output invalidate NAME --reason "wrong conditions" --yes[/]
+    """
+    settings = load_settings()
+    with transaction(connect_database(settings)) as session:
+        found = outputs_to_undo(session, name, dataset)
+    files = sum(output.files for output in found)
+    ask_first(f"Invalidate {len(found)} datasets with {files} files of {name}? This is final.", yes)
+    asyncio.run(_start(settings, UndoOrder(request=name, dataset=dataset, reason=reason, **who_asks())))
+    say(escape(f"The outputs of {name} are being taken back; `wms2 output show {name}` tells how far it is."))
+
+
+async def _start(settings: Settings, order: UndoOrder) -> None:
+    await start_undo(await connect(settings), order)
+
+
+def _row(output: ListedOutput) -> tuple[object, ...]:
+    return (
+        output.dataset,
+        output.request,
+        output.status,
+        output.standing,
+        output.blocks,
+        f"{output.protected} of {output.files}",
+        output.registered,
+        output.events,
+        size_text(output.size_bytes),
+    )
+
+
+def _print_output(output: ListedOutput, blocks: list[OutputBlock]) -> None:
+    say(f"[bold]{escape(output.dataset)}[/] is {output.status}, {output.standing}")
+    if output.invalidated_at is not None:
+        say(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}: {output.invalidation_reason}"))
+    elif output.cleanup_at is not None:
+        say(f"  will be taken back {output.cleanup_at:%Y-%m-%d %H:%M}")
+    rows = [
+        (
+            block.block_name.partition("#")[2],
+            block.status,
+            block.source_rse or block.source_site,
+            block.files,
+            block.events,
+            size_text(block.size_bytes),
+            f"{block.dbs_registered_at:%Y-%m-%d %H:%M}" if block.dbs_registered_at else "",
+            "released" if block.source_released else block.source_rule_id or "",
+            " ".join(block.transfer_rule_ids),
+        )
+        for block in blocks
+    ]
+    columns = [
+        "BLOCK",
+        "STATUS",
+        "MADE AT",
+        "FILES",
+        "EVENTS",
+        "SIZE",
+        "IN DBS",
+        "SOURCE RULE",
+        "OTHER RULES",
+    ]
+    print_table(columns, rows)

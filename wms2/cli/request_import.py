@@ -1,0 +1,131 @@
+"""`wms2 request import | imports`"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from wms2.activities.imports import Understood, understand
+from wms2.adapters.connect import connect_reqmgr2
+from wms2.cli.by_hand import connect_database
+from wms2.cli.screen import print_json, print_table, say
+from wms2.config import Settings, load_settings
+from wms2.db.imports import list_imports
+from wms2.db.session import transaction
+from wms2.door.imports import reqmgr2_document, take_on
+from wms2.errors import Refused, UserError
+from wms2.models.chain import LinkedRequest
+from wms2.models.imports import ImportRecord
+from wms2.models.parameter_set import pset_files
+from wms2.temporal.client import connect
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to `wms2 request`."""
+    app.command("import")(import_one)
+    app.command("imports")(list_all)
+
+
+def import_one(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The request's name in ReqMgr2.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would become of it, and change nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take on a request of ReqMgr2. A chain of tasks becomes several requests, each starts when its input is there.
+
+    Importing it again finds the same requests. ReqMgr2 is told how far they are.
+
+    Examples: [bold]wms2 request import NAME --dry-run[/]   [bold]wms2 request import NAME[/]
+    """
+    settings = load_settings()
+    try:
+        if dry_run:
+            _show(asyncio.run(_look_at(settings, name)), as_json)
+        else:
+            _tell(*asyncio.run(_take_on(settings, name)), as_json=as_json)
+    except Refused as error:
+        raise UserError(f"{name} was not imported: {error}") from error
+
+
+def list_all(
+    problems: Annotated[
+        bool, typer.Option("--problems", help="Only those that a person should look at.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the requests of ReqMgr2 that were looked at, the newest first: what they became, or why they could not.
+
+    One that could not be taken on is tried again when its document changes, or with `wms2 request import`.
+
+    Examples: [bold]wms2 request imports[/]   [bold]wms2 request imports --problems --json[/]
+    """
+    with transaction(connect_database(load_settings())) as session:
+        found = list_imports(session)
+    if problems:
+        found = [one for one in found if one.problem or one.report_problem]
+    if as_json:
+        print_json([one.model_dump(mode="json") for one in found])
+        return
+    rows = [
+        (
+            escape(one.name),
+            "taken" if one.is_taken else "refused",
+            one.reported or "-",
+            escape(", ".join(one.requests)),
+            f"{one.updated_at:%Y-%m-%d %H:%M}",
+            escape(one.problem or one.report_problem),
+        )
+        for one in found
+    ]
+    print_table(["NAME", "IMPORT", "IN REQMGR2", "REQUESTS", "SINCE", "PROBLEM"], rows)
+
+
+async def _look_at(settings: Settings, name: str) -> Understood:
+    async with connect_reqmgr2(settings) as reqmgr2:
+        return await understand(reqmgr2, await reqmgr2_document(reqmgr2, name))
+
+
+async def _take_on(settings: Settings, name: str) -> tuple[ImportRecord, bool]:
+    return await take_on(settings, connect_database(settings), await connect(settings), name)
+
+
+def _tell(taken: ImportRecord, is_same: bool, *, as_json: bool) -> None:
+    if not is_same:
+        say(
+            f"[yellow]Note:[/] the document of {escape(taken.name)} has changed since; what was taken on holds."
+        )
+    if as_json:
+        print_json(taken.model_dump(mode="json"))
+        return
+    for name in taken.requests:
+        say(f"Request [bold]{name}[/] is imported; [bold]wms2 request show {name}[/] shows where it stands.")
+
+
+def _show(found: Understood, as_json: bool) -> None:
+    if as_json:
+        print_json([link.model_dump(mode="json") for link in found.linked])
+        return
+    for note in dict.fromkeys(note for link in found.linked for note in link.request.notes):
+        say(f"[yellow]Note:[/] {escape(note)}")
+    print_table(
+        ["REQUEST", "WORK", "STARTS", "OUTPUTS", "CONFIGURATIONS"], [_row(link) for link in found.linked]
+    )
+
+
+def _row(link: LinkedRequest) -> tuple[str, ...]:
+    request = link.request
+    work = f"{request.total_events} events" if request.is_simulation else str(request.input_dataset)
+    return (
+        request.request_name,
+        work,
+        f"after {link.parent}" if link.parent else "at once",
+        ", ".join(request.output_datasets),
+        ", ".join(file.name for file in pset_files(request.payload_config)),
+    )

@@ -1,0 +1,103 @@
+"""The door that leads straight to the servers: PostgreSQL and Temporal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+from temporalio.client import Client
+
+from wms2.core.decisions import USUAL, Policy, with_policy
+from wms2.core.ledger import discrepancies
+from wms2.db.crosscheck import cross_check
+from wms2.db.failures import error_report
+from wms2.db.overview import request_overview
+from wms2.db.requests import list_requests, request_record
+from wms2.db.session import transaction
+from wms2.db.story import request_story
+from wms2.door.asking import ask_workflow
+from wms2.door.orders import check_order
+from wms2.door.submission import record_submission, start_recorded
+from wms2.models.audit import Action
+from wms2.models.failure import ErrorReport
+from wms2.models.messages import OperatorAction
+from wms2.models.overview import RequestOverview
+from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
+from wms2.models.story import StoryEvent
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class DirectDoor:
+    """Reads the database, and acts through the requests' workflows alone."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        temporal: Callable[[], Awaitable[Client]],
+        most_versions: int = 5,
+        policy: Policy = USUAL,
+    ) -> None:
+        self.engine = engine
+        self.temporal = temporal
+        self._most_versions = most_versions
+        self._policy = policy
+
+    async def read(
+        self, question: Callable[Concatenate[Session, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The answer of the database to one question."""
+
+        def answer() -> R:
+            with transaction(self.engine) as session:
+                return question(session, *args, **kwargs)
+
+        return await self.apart(answer)
+
+    async def apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What takes its time, in a thread."""
+        return await asyncio.to_thread(work, *args, **kwargs)
+
+    async def submit(self, request: Request, *, hold: bool = False, by: Action | None = None) -> None:
+        # First the client: without a server nothing is to be recorded either.
+        client = await self.temporal()
+        request = with_policy(request, self._policy)
+        is_news = await self.read(record_submission, request, hold, by)
+        await start_recorded(client, request, hold=hold, is_news=is_news)
+
+    async def list_requests(
+        self, statuses: Sequence[RequestStatus] = (), campaign: str | None = None
+    ) -> list[RequestSummary]:
+        return await self.read(list_requests, statuses, campaign)
+
+    async def record(self, name: str) -> RequestRecord:
+        return await self.read(request_record, name)
+
+    async def overview(self, name: str) -> RequestOverview:
+        return await self.read(request_overview, name)
+
+    async def discrepancies(self, name: str) -> Sequence[str] | None:
+        return await self.read(_discrepancies, name)
+
+    async def story(self, name: str) -> list[StoryEvent]:
+        return await self.read(request_story, name)
+
+    async def errors(self, name: str, round_number: int | None = None) -> ErrorReport:
+        return await self.read(error_report, name, round_number)
+
+    async def check(self, record: RequestRecord, order: OperatorAction) -> None:
+        await self.read(check_order, record, order, self._most_versions)
+
+    async def ask(self, record: RequestRecord, order: OperatorAction, *, wait: bool = True) -> str:
+        await self.check(record, order)
+        return await ask_workflow(await self.temporal(), record, order, wait=wait)
+
+
+def _discrepancies(session: Session, name: str) -> Sequence[str] | None:
+    if request_overview(session, name).open_round is not None:
+        return None
+    return discrepancies(cross_check(session, name))

@@ -1,0 +1,53 @@
+"""Asking the admission workflow from a thread: Prometheus asks in one, Temporal answers in a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.service import RPCError
+
+from wms2.config import Settings
+from wms2.core.admission import AdmissionState
+from wms2.errors import UserError
+from wms2.temporal.client import connect
+from wms2.temporal.ids import ADMISSION
+
+log = logging.getLogger(__name__)
+
+PATIENCE = timedelta(seconds=3)
+"""Prometheus itself waits ten seconds for everything."""
+
+
+class AdmissionQuestion:
+    """Called in another thread than the loop's, it gives the state of admission; None when there is no answer."""
+
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._client: Client | None = None
+
+    def __call__(self) -> AdmissionState | None:
+        asked = asyncio.run_coroutine_threadsafe(self._ask(), self._loop)
+        try:
+            return asked.result(2 * PATIENCE.total_seconds())
+        except (
+            TimeoutError,
+            RPCError,
+            UserError,
+            WorkflowQueryFailedError,
+            WorkflowQueryRejectedError,
+        ) as error:
+            asked.cancel()
+            log.warning("admission did not answer: %s", str(error) or "not in time")
+            return None
+
+    async def _ask(self) -> AdmissionState:
+        if self._client is None:
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                self._client = await connect(self._settings)
+        handle = self._client.get_workflow_handle(ADMISSION)
+        state: AdmissionState = await handle.query("state", result_type=AdmissionState, rpc_timeout=PATIENCE)
+        return state
