@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos lint unit format lock install clean
+.PHONY: help demo test chaos faults lint unit format lock install clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ test: lint  ## everything: lint, types, contracts, unit tests, tests on the real
 chaos: $(STAMP)  ## kill worker, Temporal and PostgreSQL at random under live requests (ARGS="--seed 7 --kills 20 --requests 4")
 	@$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
+faults: $(STAMP)  ## inject twelve failures one after the other, and measure the recovery (ARGS="--only 4 8", ARGS=--json)
+	@$(BIN)/python -m tests.e2e.faults $(ARGS)
+
 unit: $(STAMP)  ## only the tests that need no server
 	@$(BIN)/python -m pytest -n 2 tests/unit
 
@@ -54,11 +57,11 @@ format: $(STAMP)  ## format the code
 
 lock: $(STAMP)  ## resolve requirements.lock anew
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
-	  --python-version 3.11 --extra local --group test --group lint --group build \
+	  --python-version 3.11 --extra local --extra tracing --group test --group lint --group build \
 	  --output-file requirements.lock --upgrade pyproject.toml
 
 .PHONY: bench
-bench: $(STAMP)  ## how fast planning is and what memory it needs, as a table (ARGS="planning --json" for one JSON object)
+bench: $(STAMP)  ## how fast WMS2 is and what memory it needs, as a table (ARGS="planning --json" for one JSON object)
 	@$(BIN)/python -m bench $(ARGS)
 
 clean:  ## remove the virtual environment, caches and the demo's state

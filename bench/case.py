@@ -9,42 +9,57 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`prepare` makes what `run` works on; only `run` is timed, and it returns counts of what it made."""
+    """`prepare` makes what `run` works on; only `run` is timed, and it returns counts of what it made.
+
+    The folder is empty at first, and removed in the end.
+    """
 
     name: str
     unit: str
     """What a size counts, such as files."""
     sizes: tuple[int, ...]
-    prepare: Callable[[int], Any]
+    prepare: Callable[[int, Path], Any]
     run: Callable[[Any], Mapping[str, int]]
+    afterwards: Callable[[Any, float], Mapping[str, float]] | None = None
+    """More to tell of what was made, from what was prepared and the CPU seconds of the run; not timed."""
 
 
-def measure(case: Case, size: int) -> dict[str, Any]:
-    """Run a case here. The peak of the memory is that of the whole process, so it wants one of its own."""
-    prepared = case.prepare(size)
-    prepared_mb = _peak_mb()
-    wall, cpu = time.perf_counter(), time.process_time()
-    counts = case.run(prepared)
+def measure(case: Case, size: int, below: Path) -> dict[str, Any]:
+    """Run a case here, its files in a folder below that one.
+
+    The peak of the memory is that of the whole process, so it wants one of its own.
+    """
+    with TemporaryDirectory(prefix="wms2-bench-", dir=below) as folder:
+        prepared = case.prepare(size, Path(folder))
+        prepared_mb = _peak_mb()
+        wall, cpu = time.perf_counter(), time.process_time()
+        counts = case.run(prepared)
+        cpu_sec, wall_sec = time.process_time() - cpu, time.perf_counter() - wall
+        peak_mb = _peak_mb()
+        more = case.afterwards(prepared, cpu_sec) if case.afterwards else {}
     return {
         "case": case.name,
         "size": size,
         "unit": case.unit,
-        "cpu_sec": round(time.process_time() - cpu, 4),
-        "wall_sec": round(time.perf_counter() - wall, 4),
+        "cpu_sec": round(cpu_sec, 4),
+        "wall_sec": round(wall_sec, 4),
         "prepared_mb": prepared_mb,
-        "peak_mb": _peak_mb(),
+        "peak_mb": peak_mb,
         **counts,
+        **more,
     }
 
 
-def measure_apart(subject: str, case: Case, size: int) -> dict[str, Any]:
+def measure_apart(subject: str, case: Case, size: int, below: Path) -> dict[str, Any]:
     """Run a case in a process of its own."""
-    command = [sys.executable, "-m", "bench.worker", subject, case.name, str(size)]
+    command = [sys.executable, "-m", "bench.worker", subject, case.name, str(size), str(below)]
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     result: dict[str, Any] = json.loads(answer.stdout)
     return result
