@@ -10,14 +10,24 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 
+from tests.clients import NotInstalled
+from tests.real_rucio import RealRucio, rucio_python, start_rucio
 from wms2.config import Settings
+from wms2.db.session import connect
 from wms2.local.sites import SITES
 from wms2.local.stack import start_stack, stop_stack
 
-# How fast a busy machine draws examples says nothing about the product.
-hypothesis_settings.register_profile("wms2", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How fast a busy machine draws examples says nothing about the product. What a change is judged by in CI is the same
+# examples each time; at a desk they are always new ones.
+hypothesis_settings.register_profile(
+    "wms2",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+    print_blob=True,
+)
 hypothesis_settings.load_profile("wms2")
 
 HOME = "WMS2_TEST_HOME"
@@ -71,6 +81,18 @@ def stack() -> Settings:
     return start_stack(Path(os.environ[HOME]), (*SITES, BREAKABLE, VANISHING))
 
 
+@pytest.fixture(scope="session")
+def real_rucio(stack: Settings) -> RealRucio:
+    """A real Rucio, one for the whole run. Where its packages are not to be had it is skipped, but never in CI."""
+    try:
+        rucio_python()
+    except NotInstalled as problem:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(problem))
+    return start_rucio(stack)
+
+
 @pytest.fixture
 def database_url(stack: Settings) -> Iterator[str]:
     """A fresh, empty, migrated database."""
@@ -89,3 +111,11 @@ def database_url(stack: Settings) -> Iterator[str]:
         with server.connect() as connection:
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
         server.dispose()
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """Connections to it."""
+    engine = connect(database_url)
+    yield engine
+    engine.dispose()

@@ -78,6 +78,6 @@ def snapshot(request: Request | None = None, **changes: Any) -> Snapshot:
         "events": request.total_events or 0,
         "sites": SITES,
         "sizing": sizing_of(request, None),
-        "limits": Limits(log_scan_sec=1, status_sec=1),
+        "limits": Limits(log_scan_sec=1, status_sec=1, cool_off_sec=0),
     }
     return Snapshot(**(fields | changes))

@@ -37,8 +37,54 @@ def reprocessing(name: str, folder: Path, *faults: Fault) -> Document:
     )
 
 
+def task_chain(name: str, folder: Path, *faults: Fault) -> Document:
+    """A document of ReqMgr2 with two tasks: the second one reads what the first one simulates. A pilot does it all."""
+    made = [f"/MinBias/Run2024A-{word(name)}-v1/{tier}" for tier in ("GEN-SIM", "RECO")]
+    return {
+        "RequestName": name,
+        "RequestType": "TaskChain",
+        "RequestStatus": "assigned",
+        "wms_backend": "wms2",
+        "Requestor": "tester",
+        "Campaign": "Tests",
+        "AcquisitionEra": "Run2024A",
+        "ProcessingString": word(name),
+        "TimePerEvent": 0.001,
+        "SizePerEvent": 1.0,
+        "Memory": 500,
+        "MaxMergeSize": 30_000,
+        "MinMergeSize": 15_000,
+        "OutputDatasets": made,
+        "TaskChain": 2,
+        "Task1": {
+            "TaskName": "GEN",
+            "PrimaryDataset": "MinBias",
+            "RequestNumEvents": 20,
+            "EventsPerJob": 20,
+            "PayloadConfig": _demo("GEN", name, folder, faults),
+        },
+        "Task2": {
+            "TaskName": "RECO",
+            "InputTask": "GEN",
+            "InputFromOutputModule": "GENSIMoutput",
+            "SplittingAlgo": "FileBased",
+            "FilesPerJob": 5,
+            "PayloadConfig": _demo("RECO", name, folder, ()),
+        },
+    }
+
+
+def _demo(step: str, name: str, folder: Path, faults: Sequence[Fault]) -> dict[str, Any]:
+    return {"steps": [{"name": step, "type": "demo", "parameters": _parameters(name, folder, faults)}]}
+
+
 def input_dataset(name: str) -> str:
-    return f"/MinBias/Run2024A-{_word(name)}Input-v1/RAW"
+    return f"/MinBias/Run2024A-{word(name)}Input-v1/RAW"
+
+
+def input_file(name: str, number: int) -> str:
+    """The LFN of an input file, numbered from 0: it has the events from `number * EVENTS_PER_FILE + 1` on."""
+    return f"/store/data/Demo/{input_dataset(name).strip('/').replace('/', '_')}/000/input_{number:04d}.root"
 
 
 def waits(gate: Path, job: str) -> Fault:
@@ -53,7 +99,7 @@ def _document(name: str, step: dict[str, Any], **fields: Any) -> Document:
         "campaign": "Tests",
         "acquisition_era": "Run2024A",
         # A dataset of its own: what one request announces must not hide what another one forgot.
-        "processing_string": _word(name),
+        "processing_string": word(name),
         "time_per_event_sec": 0.001,
         "size_per_event_kb": 1.0,
         "memory_mb": 500,
@@ -67,5 +113,5 @@ def _parameters(name: str, folder: Path, faults: Sequence[Fault]) -> dict[str, A
     return {"kb_per_event": 1.0, "fault_dir": str(folder / "faults" / name), "faults": list(faults)}
 
 
-def _word(name: str) -> str:
+def word(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))

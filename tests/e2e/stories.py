@@ -27,8 +27,10 @@ def reprocesses(stand: Stand, name: str) -> None:
 
 
 def is_kept_back(stand: Stand, name: str) -> None:
+    """And sized by an operator before it begins."""
     stand.submit(simulation(name, stand.folder, events=PILOT_ONLY), "--hold")
     stand.until(name, "new")
+    stand.wms2("request", "size", name, "--memory-mb", "600", "--reason", "a small pool")
     stand.wms2("request", "release", name)
     stand.until(name, "completed")
 
@@ -101,6 +103,56 @@ def is_held_by_failures_and_released(stand: Stand, name: str) -> None:
     stand.until(name, "completed")
 
 
+def is_held_by_failures(stand: Stand, name: str) -> None:
+    """One of its two work units fails: mg_000001."""
+    lost: Fault = {"node": SECOND_JOB, "exit_code": PERMANENT, "times": 1}
+    stand.submit(simulation(name, stand.folder, lost, events=40) | {"urgent": True})
+    stand.until(name, "partial", "held")
+
+
+def is_released_with_changes(stand: Stand, name: str) -> None:
+    is_held_by_failures(stand, name)
+    changes = ("--avoid-site", "T1_US_FNAL", "--memory-mb", "600", "--threshold", "0.9", "--max-rescues", "5")
+    stand.wms2("request", "release", name, *changes, "--reason", "a bad site")
+    stand.until(name, "completed")
+
+
+def is_released_with_a_rescue(stand: Stand, name: str) -> None:
+    is_held_by_failures(stand, name)
+    stand.wms2("request", "release", name, "--rescue", "--memory-mb", "600", "--avoid-site", "T1_US_FNAL")
+    stand.until(name, "completed")
+
+
+def is_completed_without_a_part(stand: Stand, name: str) -> None:
+    is_held_by_failures(stand, name)
+    stand.wms2("request", "drop", name, "--units", "mg_000001", "--reason", "enough without it", "--yes")
+    stand.wait(lambda: stand.overview(name).ledger.events_dropped > 0, lambda: stand.tale(name))
+    stand.wms2("request", "release", name, "--reason", "finish the rest")
+    stand.until(name, "completed")
+
+
+def is_restarted(stand: Stand, name: str) -> None:
+    """The old one ends with its DAG removed, the next version completes."""
+    gate = stand.gate(name)
+    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=PILOT_ONLY))
+    stand.until(name, "pilot_running")
+    stand.wms2("request", "restart", name, "--reason", "wrong conditions", "--yes")
+    stand.until(name, "stopping", "failed")
+    stand.open(gate)
+    stand.until(f"{name}_v2", "completed")
+
+
+def is_prioritised(stand: Stand, name: str) -> None:
+    gate = stand.gate(name)
+    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=PILOT_ONLY))
+    stand.until(name, "pilot_running")
+    stand.wms2("request", "priority", name, "7", "--reason", "not urgent")
+    include = stand.home / "submit" / name / "round_00" / "round.inc"
+    stand.wait(lambda: "round_priority = 7\n" in include.read_text(), lambda: stand.tale(name))
+    stand.open(gate)
+    stand.until(name, "completed")
+
+
 STORIES: dict[str, Callable[[Stand, str], None]] = {
     "simulation": completes,
     "reprocessing": reprocesses,
@@ -112,4 +164,9 @@ STORIES: dict[str, Callable[[Stand, str], None]] = {
     "failed": fails,
     "rescued": is_rescued,
     "given_up": is_held_by_failures_and_released,
+    "released_with_changes": is_released_with_changes,
+    "released_with_a_rescue": is_released_with_a_rescue,
+    "dropped": is_completed_without_a_part,
+    "restarted": is_restarted,
+    "prioritised": is_prioritised,
 }

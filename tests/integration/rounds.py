@@ -19,7 +19,7 @@ from wms2.adapters.condor import Condor
 from wms2.cli.by_hand import ByHand
 from wms2.config import Settings
 from wms2.core.planning import plan_round
-from wms2.dagman.nodes import attempt_clusters
+from wms2.dagman.posts import attempt_clusters
 from wms2.dagman.round_folder import RoundFile, write_round
 from wms2.dagman.submit_files import round_include
 from wms2.local import payload
@@ -54,7 +54,7 @@ class Round:
         self.settings = settings
         self.request = request
         self.folder = settings.home / "submit" / request.request_name / "round_00"
-        limits = {"log_scan_sec": 1, "status_sec": 1} | changes.pop("limits", {})
+        limits = {"log_scan_sec": 1, "status_sec": 1, "cool_off_sec": 0} | changes.pop("limits", {})
         plan = plan_round(snapshot(request, limits=Limits(**limits), **changes))
         self.planned: RoundFile = write_round(plan, self.folder)
         self.by_hand = ByHand(settings)
@@ -101,6 +101,16 @@ class Round:
             ["condor_qedit", "-constraint", which, "EnteredCurrentStatus", since],
             env=self.settings.condor_environment(), capture_output=True, check=False,
         )  # fmt: skip
+
+    def priorities(self) -> dict[str, int]:
+        """With which priority each node left the queue."""
+        which = f'CMS_RequestName == "{self.request.request_name}"'
+        answer = subprocess.run(
+            ["condor_history", "-constraint", which, "-af", "DAGNodeName", "JobPrio"],
+            env=self.settings.condor_environment(), capture_output=True, check=True, text=True,
+        )  # fmt: skip
+        pairs = (line.split() for line in answer.stdout.splitlines())
+        return {node: int(priority) for node, priority in pairs}
 
     def site_of(self, unit: str) -> str:
         text = (self.folder / unit / "site.inc").read_text()

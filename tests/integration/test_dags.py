@@ -10,7 +10,9 @@ import pytest
 from tests.conftest import BREAKABLE, PATIENCE_SEC, VANISHING
 from tests.factories import reprocessing
 from tests.integration.rounds import Gate, Round, small_simulation, unique
+from wms2.activities.held import HeldDagmans
 from wms2.config import Settings
+from wms2.core.rounds import TAIL_RAISE
 from wms2.dagman.outputs import produced_units
 from wms2.dagman.rescue import newest_rescue
 from wms2.db.dags import dags_of_round
@@ -21,6 +23,8 @@ from wms2.local.demo import merged_paths
 from wms2.local.sites import storage_folder
 from wms2.local.stack import Stack
 from wms2.models.dag import DagStatus
+from wms2.models.ledger import Balance
+from wms2.models.messages import Alert
 from wms2.models.plan import InputFile, PilotPlan
 from wms2.models.progress import DagOutcome, RoundProgress
 
@@ -258,8 +262,15 @@ async def test_crediting_again_and_again_changes_nothing(stack: Settings) -> Non
     round_ = Round(stack, small_simulation(stack, "credits", total_events=40))
     dag = await round_.start()
     await round_.finish(dag)
+
+    def ledger() -> Balance:
+        with transaction(round_.by_hand.engine) as session:
+            return balance(session, round_.request.request_name)
+
+    before = ledger()
     looks = await asyncio.gather(*(round_.activities.observe_dag(dag) for _ in range(5)))
-    assert all(look.newly_credited == () for look in looks)
+    assert all(look.conflicts == () for look in looks)
+    assert ledger() == before
 
 
 def _dagman_pids(folder: Path) -> list[int]:
@@ -289,6 +300,15 @@ async def test_a_held_dagman_of_a_work_unit_is_released_and_rescued_by_a_stop(
     await round_.until(dag, lambda _: round_.has_begun("proc_000000", "proc_000001"))
     inner = [ad.cluster for ad in await round_.condor.dagmans(dag.cluster, dag.order.dag_id) if ad.node]
     await round_.condor._act("Hold", inner[0], "the test says so")
+    alerts: list[str] = []
+
+    async def report(alert: Alert) -> None:
+        alerts.append(alert.kind)
+
+    held = HeldDagmans(round_.condor, dag, report)
+    await held.look()
+    await held.look()
+    assert alerts == ["held_dagman"], "what a person holds is left so, and reported once"
     await round_.activities.stop_dag(dag, "maintenance")
     assert newest_rescue(round_.folder / "mg_000000/group.dag")
     gate.open()
@@ -297,7 +317,7 @@ async def test_a_held_dagman_of_a_work_unit_is_released_and_rescued_by_a_stop(
 
 
 async def test_the_pilot_measures_and_its_output_counts(stack: Settings) -> None:
-    pilot = PilotPlan(first_events=10, time_budget_sec=600, tolerance=0.5, target_job_sec=3600)
+    pilot = PilotPlan(first_events=10, time_budget_sec=600, tolerance=0.5)
     request = small_simulation(
         stack, "pilot", total_events=400, merge_target_bytes=10**6,
         splitting_params={"events_per_job": 400, "events_per_lumi": 10},
@@ -308,9 +328,6 @@ async def test_the_pilot_measures_and_its_output_counts(stack: Settings) -> None
     ((_, output),) = produced_units(round_.folder, round_.planned)
     node = output.nodes["proc_000000"]
     assert node.pilot is not None
-    # How dear an event is, is the machine's affair; that a job is filled with them is not.
-    filling = 3600 / node.pilot["time_per_event"]
-    assert filling - 100 < node.pilot["recommended"]["events_per_job"] <= max(1, filling)
     assert node.last_event is not None
     assert sorted(round_.events()) == list(range(1, node.last_event + 1))
     assert set(round_.events().values()) == {1}
@@ -318,3 +335,23 @@ async def test_the_pilot_measures_and_its_output_counts(stack: Settings) -> None
         ledger = balance(session, request.request_name)
     assert ledger.events_produced == node.last_event
     assert ledger.events_abandoned == 400 - node.last_event
+
+
+async def test_the_last_work_units_go_first_those_in_the_queue_and_those_to_come(stack: Settings) -> None:
+    gate = Gate(stack)
+    request = small_simulation(
+        stack, "tail", total_events=40, priority=7, step={"faults": gate.before("proc_000000", "proc_000001")}
+    )
+    round_ = Round(stack, request, priority=7)
+    dag = await round_.start()
+    progress = await round_.until(dag, lambda _: round_.has_begun("proc_000000"))
+
+    assert not await round_.activities.hurry(dag.order, progress), "the first of one is not the last of ten"
+    last_of_ten = progress.model_copy(update={"units_total": 10, "units_done": 9})
+    assert await round_.activities.hurry(dag.order, last_of_ten)
+    assert await round_.activities.hurry(dag.order, last_of_ten), "again changes nothing"
+    gate.open()
+    assert (await round_.finish(dag)).outcome is DagOutcome.COMPLETED
+    priorities = round_.priorities()
+    assert priorities["landing"] == 7
+    assert priorities["proc_000000"] == priorities["merge"] == priorities["cleanup"] == 7 + TAIL_RAISE

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from tests.factories import reprocessing, simulation
 from wms2.core.ledger import discrepancies
 from wms2.db import audit, credit, dags, ledger, migrate, requests
 from wms2.db.crosscheck import cross_check
-from wms2.db.session import RecordConflict, connect, transaction
+from wms2.db.session import RecordConflict, transaction
 from wms2.db.tables import RequestRow
 from wms2.errors import UserError
 from wms2.models.audit import Action
@@ -37,17 +38,11 @@ from wms2.models.ledger import (
 from wms2.models.output import ProducedFile
 from wms2.models.request import RequestStatus
 from wms2.models.workflow import RoundKind, RoundStatus
+from wms2.temporal.retries import RECORD
 
 
 def digest(words: str) -> str:
     return hashlib.sha256(words.encode()).hexdigest()
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = connect(database_url)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -175,6 +170,17 @@ def test_the_migrations_make_exactly_the_tables_that_the_code_uses(engine: Engin
     emptied(engine)
     RequestRow.metadata.create_all(engine)
     assert created_in(engine) == migrated
+
+
+def test_who_waits_for_a_lock_or_holds_one_idly_is_ended_before_the_activity_that_waits(
+    session: Session,
+) -> None:
+    limits = [
+        session.scalar(text(f"SHOW {name}"))
+        for name in ("lock_timeout", "idle_in_transaction_session_timeout")
+    ]
+    assert limits == ["20s", "1min"]
+    assert RECORD["start_to_close_timeout"] >= timedelta(seconds=60)
 
 
 def test_upgrading_an_upgraded_database_changes_nothing(database_url: str, engine: Engine) -> None:
@@ -510,7 +516,7 @@ def test_each_file_of_the_input_is_in_exactly_one_state(selected: Session) -> No
     ledger.record_plan(selected, planned_files(1, [0, 1], [2, 3]))
     assert states(selected) == {InputFileState.PLANNED: [0, 1, 2, 3], InputFileState.AVAILABLE: [4, 5, 6]}
     credit.credit_work_unit(selected, "reprocessing", produced_reco(0, 200))
-    credit.abandon_work_unit(selected, "reprocessing", 1, "a bad file", bad_files=[lfn(3)])
+    credit.abandon_work_unit(selected, "reprocessing", 1, "given up", bad_files={lfn(3): "corrupt"})
     ledger.record_round_status(selected, "reprocessing", 1, RoundStatus.CLOSED)
     assert states(selected) == {
         InputFileState.PROCESSED: [0, 1],
@@ -527,7 +533,7 @@ def test_each_file_of_the_input_is_in_exactly_one_state(selected: Session) -> No
 def test_a_file_that_was_processed_or_excluded_is_never_planned_again(selected: Session, file: int) -> None:
     ledger.record_plan(selected, planned_files(1, [0, 1], [2, 3]))
     credit.credit_work_unit(selected, "reprocessing", produced_reco(0, 200))
-    credit.abandon_work_unit(selected, "reprocessing", 1, "a bad file", bad_files=[lfn(3)])
+    credit.abandon_work_unit(selected, "reprocessing", 1, "given up", bad_files={lfn(3): "corrupt"})
     ledger.record_round_status(selected, "reprocessing", 1, RoundStatus.CLOSED)
     with pytest.raises(RecordConflict, match=lfn(file)):
         ledger.record_plan(selected, planned_files(2, [4, file], first_unit=2))
@@ -536,7 +542,7 @@ def test_a_file_that_was_processed_or_excluded_is_never_planned_again(selected: 
 def test_a_bad_file_must_be_one_of_the_work_unit(selected: Session) -> None:
     ledger.record_plan(selected, planned_files(1, [0, 1], [2, 3]))
     with pytest.raises(RecordConflict, match="does not read"):
-        credit.abandon_work_unit(selected, "reprocessing", 1, "a bad file", bad_files=[lfn(0)])
+        credit.abandon_work_unit(selected, "reprocessing", 1, "given up", bad_files={lfn(0): "corrupt"})
 
 
 def test_a_file_may_hold_more_events_than_its_catalogue_says(selected: Session) -> None:
@@ -661,6 +667,12 @@ def test_a_ledger_that_was_only_written_through_its_functions_adds_up(simulated:
     assert (check.offset, check.units, check.units_without_end) == (300, 3, 0)
 
 
+def test_a_ledger_that_begins_at_a_later_event_adds_up(session: Session) -> None:
+    requests.insert_request(session, simulation(request_name="extension", first_event=1001))
+    assert requests.next_first_event(session, "extension") == 1001
+    assert discrepancies(cross_check(session, "extension")) == ()
+
+
 def test_the_ledger_of_files_adds_up(selected: Session) -> None:
     ledger.record_plan(selected, planned_files(0, [0, 1], [2]))
     credit.credit_work_unit(selected, "reprocessing", produced_reco(0, 30))
@@ -687,3 +699,11 @@ def test_whatever_was_changed_by_hand_shows(simulated: Session, statement: str, 
     ended(simulated)
     simulated.execute(text(statement))
     assert any(found.startswith(words) for found in discrepancies(cross_check(simulated, "simulation")))
+
+
+def test_an_action_that_speaks_of_what_no_database_keeps_is_recorded_all_the_same(session: Session) -> None:
+    told = Action(action_id="one", actor="operator", action="hold", reason="a\0b", detail={"said": ["c\0"]})
+    assert audit.record_action(session, told)
+    assert not audit.record_action(session, told)
+    (entry,) = audit.audit_trail(session)
+    assert (entry.action.reason, entry.action.detail) == ("a\ufffdb", {"said": ["c\ufffd"]})

@@ -1,237 +1,378 @@
-"""From the credit of a work unit to the announced dataset: a real PostgreSQL and the stand-in DBS."""
+"""From the credit of a work unit to the announced dataset: a real PostgreSQL, the stand-in DBS and Rucio."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote_plus
 
 import httpx
 import pytest
-from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
 from temporalio.testing import ActivityEnvironment
 
-from tests.factories import reprocessing, simulation
-from tests.integration.test_database import (
-    input_file,
-    planned,
-    planned_files,
-    produced,
-    produced_reco,
+from tests.factories import reprocessing
+from tests.integration.output_world import World
+from tests.integration.publishing import (
+    LIMITS,
+    SITE,
+    begin,
+    dataset_of,
+    made_request,
+    produce,
+    produced_unit,
 )
-from tests.stand_in import services
-from wms2.activities import outputs as output_activities
+from tests.integration.test_database import input_file, planned_files
+from tests.stand_in import stand_in_rucio
+from wms2.activities.inputs import COMMENT as INPUT_COMMENT
 from wms2.activities.outputs import OutputActivities
-from wms2.adapters.dbs import Dbs, DbsRefused, DbsUnavailable
-from wms2.db import credit, ledger, outputs, requests
-from wms2.db.session import RecordConflict, connect, transaction
-from wms2.db.tables import OutputBlockRow, OutputFileRow
-from wms2.models.block import NewBlock, block_name
+from wms2.adapters.rucio import Rucio
+from wms2.core.blocks import BlockLimits, Load
+from wms2.db import blocks, credit, ledger, outputs, requests
+from wms2.db.session import RecordConflict, transaction
+from wms2.errors import Refused
 from wms2.models.messages import OutputAnnounced, OutputOrder
-from wms2.models.output import OutputFileStatus, OutputStatus
+from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStatus
 
-DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
-ORDER = OutputOrder(request="simulation", dataset=DATASET)
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = connect(database_url)
-    yield engine
-    engine.dispose()
+DATASET = dataset_of("simulation")
+TAPE = "T1_US_FNAL_Tape"
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    with services(tmp_path) as url:
-        yield f"{url}/dbs"
-
-
-@pytest.fixture
-async def dbs(url: str) -> AsyncIterator[Dbs]:
-    async with Dbs(url) as dbs:
-        yield dbs
-
-
-@pytest.fixture
-def simulated(engine: Engine) -> Engine:
-    """Three work units are planned, two of them produced."""
-    with transaction(engine) as session:
-        requests.insert_request(session, simulation())
-        ledger.record_plan(session, planned(0, (1, 100), (101, 200), (201, 300)))
-        credit.credit_work_unit(session, "simulation", produced(0))
-        credit.credit_work_unit(session, "simulation", produced(1))
-    return engine
-
-
-async def register(activities: OutputActivities, order: OutputOrder = ORDER) -> int:
-    return await ActivityEnvironment().run(activities.register_outputs, order)
-
-
-async def announce(activities: OutputActivities, order: OutputOrder = ORDER) -> OutputAnnounced:
-    return await ActivityEnvironment().run(activities.announce_output, order)
-
-
-def status(engine: Engine, request: str = "simulation") -> list[tuple[OutputStatus, bool]]:
-    with transaction(engine) as session:
-        found = outputs.output_datasets(session, request)
-        return [(dataset.status, dataset.announced_at is not None) for dataset in found]
-
-
-def access(url: str) -> list[str]:
-    query = {"dataset": DATASET, "detail": "1"}
-    answer = httpx.get(f"{url}/datasets", params=query, trust_env=False)
-    return [dataset["dataset_access_type"] for dataset in answer.json()]
-
-
-def blocks(session: Session) -> list[tuple[str, str, int, int, int]]:
-    rows = session.scalars(select(OutputBlockRow).order_by(OutputBlockRow.block_name))
-    return [(row.block_name, row.source_site, row.files, row.events, row.size_bytes) for row in rows]
-
-
-async def test_what_is_credited_is_registered_and_in_the_end_announced(
-    simulated: Engine, dbs: Dbs, url: str
+async def test_what_is_credited_is_protected_at_once_registered_with_its_block_and_in_the_end_announced(
+    world: World,
 ) -> None:
-    activities = OutputActivities(simulated, dbs)
-    assert status(simulated) == [(OutputStatus.PENDING, False)]
-    assert await register(activities) == 2
-    assert status(simulated) == [(OutputStatus.DBS_REGISTERED, False)]
-    assert access(url) == ["PRODUCTION"]
-    with transaction(simulated) as session:
-        credit.credit_work_unit(session, "simulation", produced(2))
-    assert await register(activities) == 1
-    assert await announce(activities) == OutputAnnounced(dataset=DATASET, files=3, events=300)
-    assert status(simulated) == [(OutputStatus.ANNOUNCED, True)]
-    assert access(url) == ["VALID"]
-    names = sorted(block_name("simulation", DATASET, unit) for unit in range(3))
-    with transaction(simulated) as session:
-        assert blocks(session) == [(name, "T2_US_Purdue", 1, 100, 1000) for name in names]
-        assert set(session.scalars(select(OutputFileRow.status))) == {OutputFileStatus.REGISTERED}
-    files = await dbs.dataset_files(DATASET)
-    assert [(file.events, file.locations) for file in files] == [(100, ("T2_US_Purdue",))] * 3
+    order = begin(world.engine, made_request(), 4)
+    produce(world.engine, "simulation", 0, 1)
+    protected = await world.publisher.protect(order)
+    assert (protected.files, protected.blocks_due) == (2, False)
+    assert world.status() is OutputStatus.SOURCE_PROTECTED
+    (block,) = world.blocks()
+    (rule,) = await world.rucio.rules_of(block.block_name)
+    assert (rule.id, rule.rse_expression, rule.locks_ok) == (block.source_rule_id, SITE, 2)
+    assert await world.dbs.block_files(block.block_name) == []
+    produce(world.engine, "simulation", 2, 3)
+    protected = await world.publisher.protect(order)
+    assert (protected.files, protected.blocks_due) == (2, True), "the first block is full"
+    assert (await world.publisher.register(order, finishing=False)).files == 3
+    assert [block.status for block in world.blocks()] == [OutputBlockStatus.CLOSED, OutputBlockStatus.OPEN]
+    announced = await world.publisher.publish(order)
+    assert announced == OutputAnnounced(dataset=DATASET, files=4, events=400)
+    assert world.file_statuses() == {OutputFileStatus.REGISTERED: 4}
+    await world.assert_published("simulation", 4)
 
 
-async def test_registering_and_announcing_twice_is_once(simulated: Engine, dbs: Dbs) -> None:
-    activities = OutputActivities(simulated, dbs)
-    assert [await register(activities), await register(activities)] == [2, 0]
-    assert await announce(activities) == await announce(activities)
-    assert len(await dbs.dataset_files(DATASET)) == 2
-    with transaction(simulated) as session:
-        assert len(blocks(session)) == 2
+async def test_publishing_twice_tells_nobody_twice(world: World) -> None:
+    order = begin(world.engine, made_request(), 4)
+    produce(world.engine, "simulation", 0, 1, 2, 3)
+    first = await world.publisher.publish(order)
+    changes = world.changes("dbs"), world.changes("rucio")
+    assert await world.publisher.publish(order) == first
+    assert (world.changes("dbs")[:-1], world.changes("rucio")) == changes, "only the announcement is repeated"
+    await world.assert_published("simulation", 4)
 
 
-async def test_two_at_once_register_each_file_once(simulated: Engine, dbs: Dbs) -> None:
-    activities = OutputActivities(simulated, dbs)
-    counts = await asyncio.gather(*(register(activities) for _ in range(4)))
-    assert sum(counts) == 2
-    with transaction(simulated) as session:
-        assert [block[2:] for block in blocks(session)] == [(1, 100, 1000)] * 2
+async def test_several_at_once_publish_each_file_once(world: World) -> None:
+    order = begin(world.engine, made_request(), 7)
+    produce(world.engine, "simulation", *range(7))
+    protected = await asyncio.gather(*(world.publisher.protect(order) for _ in range(4)))
+    assert sum(one.files for one in protected) == 7
+    registered = await asyncio.gather(*(world.publisher.register(order) for _ in range(4)))
+    assert sum(one.files for one in registered) == 7
+    await world.publisher.publish(order)
+    await world.assert_published("simulation", 7)
 
 
-class DyingDbs(Dbs):
-    """Dies when the block is in DBS and the database does not know it yet."""
-
-    async def insert_block(self, block: NewBlock) -> None:
-        await super().insert_block(block)
-        raise DbsUnavailable("the line went dead after the call")
-
-    async def set_dataset_access(self, dataset: str, access: Any) -> None:
-        await super().set_dataset_access(dataset, access)
-        raise DbsUnavailable("the line went dead after the call")
+async def test_files_of_different_sites_are_never_in_one_block(world: World) -> None:
+    order = begin(world.engine, made_request(), 4)
+    produce(world.engine, "simulation", 0, 2)
+    produce(world.engine, "simulation", 1, 3, site="T1_US_FNAL")
+    await world.publisher.publish(order)
+    made = [(block.source_site, block.source_rse, block.files) for block in world.blocks()]
+    assert made == [(SITE, SITE, 2), ("T1_US_FNAL", "T1_US_FNAL_Disk", 2)]
 
 
-async def test_a_crash_between_dbs_and_database_is_repaired_by_running_again(
-    simulated: Engine, dbs: Dbs, url: str
+async def test_a_closed_block_never_takes_files(world: World) -> None:
+    order = begin(world.engine, made_request(), 3)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.protect(order)
+    await world.publisher.register(order, finishing=True)
+    produce(world.engine, "simulation", 1, 2)
+    await world.publisher.publish(order)
+    assert [block.files for block in world.blocks()] == [1, 2]
+    await world.assert_published("simulation", 3)
+
+
+async def test_a_block_that_was_open_for_long_enough_is_closed(world: World) -> None:
+    order = begin(world.engine, made_request(), 2)
+    produce(world.engine, "simulation", 0)
+    patient = world.publisher_with(BlockLimits(Load(100, 10**9, 100), age=timedelta(hours=1)))
+    protected = await patient.protect(order)
+    assert (protected.blocks_due, round(protected.next_due_sec or 0, -2)) == (False, 3600)
+    assert (await patient.register(order, finishing=False)).blocks == 0
+    hasty = world.publisher_with(BlockLimits(Load(100, 10**9, 100), age=timedelta(0)))
+    assert (await hasty.protect(order)).blocks_due
+    assert (await hasty.register(order, finishing=False)).blocks == 1
+
+
+@pytest.mark.parametrize("kind", ["cut", "cut_after", "cut_body", "exists", "status", "token"])
+async def test_whatever_call_breaks_trying_again_gives_the_same(world: World, kind: str) -> None:
+    place, broke = 0, True
+    while broke:
+        name = f"broken_{kind}_{place}"
+        order = begin(world.engine, made_request(name), 2)
+        produce(world.engine, name, 0, 1)
+        world.control("POST", "trouble", {"kind": kind, "after": place, "path": "^/(dbs|rucio/(?!auth))"})
+        await world.publisher.insist(order)
+        broke = not world.control("GET", "trouble")
+        world.control("DELETE", "trouble")
+        await world.assert_published(name, 2)
+        place += 1
+    assert place > 8
+
+
+async def test_a_publisher_killed_between_any_two_calls_is_followed_by_one_who_ends_it_exactly(
+    world: World, database_url: str
 ) -> None:
-    activities = OutputActivities(simulated, dbs)
-    async with DyingDbs(url) as dying:
-        crashing = OutputActivities(simulated, dying)
-        with pytest.raises(DbsUnavailable):
-            await register(crashing)
-        assert len(await dbs.dataset_files(DATASET)) == 1
-        assert status(simulated) == [(OutputStatus.PENDING, False)]
-        assert await register(activities) == 2
-        with pytest.raises(DbsUnavailable):
-            await announce(crashing)
-    assert access(url) == ["VALID"]
-    assert status(simulated) == [(OutputStatus.DBS_REGISTERED, False)]
-    await announce(activities)
-    assert status(simulated) == [(OutputStatus.ANNOUNCED, True)]
-    assert len(await dbs.dataset_files(DATASET)) == 2
+    names = await world.killed(database_url, f"{world.url}/rucio", units=4, every=1)
+    assert len(names) > 20
+    for name in names:
+        await world.assert_published(name, 4)
 
 
-async def test_a_cancelled_registration_leaves_no_call_in_flight(simulated: Engine, url: str) -> None:
+async def test_destinations_are_asked_for_once_a_block_and_the_source_is_let_go_when_all_hold_it(
+    world: World,
+) -> None:
+    request = made_request(destinations=[TAPE, "T2_DE_DESY|T2_CH_CERN"], retention_days=90)
+    order = begin(world.engine, request, 4)
+    produce(world.engine, "simulation", *range(4))
+    await world.publisher.protect(order)
+    await world.publisher.register(order)
+    assert world.status() is OutputStatus.TRANSFERS_REQUESTED
+    for block in world.blocks():
+        assert len(block.transfer_rule_ids) == 2
+        assert len(await world.rucio.rules_of(block.block_name)) == 3
+        await world.publisher.register(order)
+        assert len(await world.rucio.rules_of(block.block_name)) == 3
+    first, second = world.blocks()
+    assert await world.publisher.place(order) == (await world.publisher.place(order))
+    assert world.status() is OutputStatus.TRANSFERRING
+    for rule in (*first.transfer_rule_ids, second.transfer_rule_ids[0]):
+        world.control("POST", f"rucio/rules/{rule}/finish")
+    world.control("POST", f"rucio/rules/{second.transfer_rule_ids[1]}/stick", {"error": "no space left"})
+    placed = await world.publisher.place(order)
+    assert (placed.waiting, placed.complete) == (1, False)
+    assert "no space left" in placed.trouble
+    source = await world.rucio.rule(first.source_rule_id or "")
+    assert source is not None
+    assert source.expires_at is not None, "deleted: Rucio lets it end an hour later"
+    other = await world.rucio.rule(second.source_rule_id or "")
+    assert other is not None
+    assert other.expires_at is None
+    world.control("POST", f"rucio/rules/{second.transfer_rule_ids[1]}/finish")
+    assert (await world.publisher.place(order)).complete
+    assert world.status() is OutputStatus.SOURCE_RELEASED
+    assert await world.publisher.announce(order) == OutputAnnounced(dataset=DATASET, files=4, events=400)
+
+
+async def test_rules_of_subscriptions_are_followed_and_none_is_added(world: World) -> None:
+    order = begin(world.engine, made_request(), 2)
+    produce(world.engine, "simulation", 0, 1)
+    patient = world.publisher_with(wait=timedelta(hours=1))
+    await patient.protect(order)
+    await patient.register(order)
+    assert (await patient.place(order)).waiting == 1, "somebody may still want it"
+    theirs = await world.rucio.add_rule(DATASET, TAPE, comment="as a subscription would")
+    assert (await patient.place(order)).waiting == 1
+    world.control("POST", f"rucio/rules/{theirs}/finish")
+    assert (await patient.place(order)).complete
+    assert world.status() is OutputStatus.SOURCE_RELEASED
+    assert len(await world.rucio.rules_of(DATASET)) == 1
+
+
+async def test_rucio_is_asked_for_a_block_every_five_minutes_however_often_others_are_full(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = begin(world.engine, made_request(destinations=[TAPE]), 7)
+    produce(world.engine, "simulation", *range(4))
+    await world.publisher.protect(order)
+    await world.publisher.register(order, finishing=False)
+    assert (await world.publisher.place(order, finishing=False)).waiting == 1
+    produce(world.engine, "simulation", 4, 5, 6)
+    await world.publisher.protect(order)
+    await world.publisher.register(order, finishing=False)
+    first, second, _ = world.blocks()
+    world.control("DELETE", "calls")
+    assert (await world.publisher.place(order, finishing=False)).waiting == 2
+    asked = [call["path"] for call in world.control("GET", "calls?service=rucio&path=rules$")]
+    assert [quote_plus(block.block_name) in "".join(asked) for block in (first, second)] == [False, True]
+    monkeypatch.setattr("wms2.activities.outputs.LOOK_EVERY_SEC", 0.0)
+    world.control("POST", f"rucio/rules/{first.transfer_rule_ids[0]}/finish")
+    assert (await world.publisher.place(order, finishing=False)).waiting == 1
+
+
+async def test_what_was_made_at_one_of_its_destinations_stays_there(world: World) -> None:
+    order = begin(world.engine, made_request(destinations=[SITE, TAPE], retention_days=30), 1)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.protect(order)
+    await world.publisher.register(order)
+    (block,) = world.blocks()
+    here, there = block.transfer_rule_ids
+    assert here == block.source_rule_id
+    assert (await world.publisher.place(order)).waiting == 1, "it is not on tape yet"
+    world.control("POST", f"rucio/rules/{there}/finish")
+    assert (await world.publisher.place(order)).complete
+    rules = {rule.id: rule for rule in await world.rucio.rules_of(block.block_name)}
+    assert not world.blocks()[0].source_released
+    for rule_id in (here, there):
+        ends_at = rules[rule_id].expires_at
+        assert ends_at is not None
+        assert ends_at - datetime.now(UTC) > timedelta(days=29)
+
+
+@pytest.mark.parametrize("days", [1, 5])
+async def test_an_output_that_is_kept_for_a_short_time_is_announced_all_the_same(
+    world: World, days: int
+) -> None:
+    order = begin(world.engine, made_request(destinations=[TAPE], retention_days=days), 1)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.protect(order)
+    await world.publisher.register(order)
+    (rule,) = world.blocks()[0].transfer_rule_ids
+    world.control("POST", f"rucio/rules/{rule}/finish")
+    assert (await world.publisher.place(order)).complete
+    assert world.status() is OutputStatus.SOURCE_RELEASED
+
+
+async def test_a_rule_for_a_destination_that_somebody_deletes_too_early_is_asked_for_again(
+    world: World,
+) -> None:
+    order = begin(world.engine, made_request(destinations=[TAPE], retention_days=30), 1)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.protect(order)
+    await world.publisher.register(order)
+    (block,) = world.blocks()
+    (rule,) = block.transfer_rule_ids
+    world.control("POST", f"rucio/rules/{rule}/finish")
+    await world.rucio.delete_rule(rule)
+    assert (await world.publisher.place(order)).waiting == 1, "it would be nowhere in an hour"
+    (_, wanted) = sorted(await world.rucio.rules_of(block.block_name), key=lambda rule: rule.comment or "")
+    assert world.blocks()[0].transfer_rule_ids == (wanted.id,)
+    assert wanted.expires_at is not None
+    assert wanted.expires_at - datetime.now(UTC) > timedelta(days=29)
+    world.control("POST", f"rucio/rules/{wanted.id}/finish")
+    assert (await world.publisher.place(order)).complete
+
+
+async def test_a_rule_that_fetches_the_input_of_a_request_is_no_place_to_stay(world: World) -> None:
+    order = begin(world.engine, made_request(), 1)
+    produce(world.engine, "simulation", 0)
+    patient = world.publisher_with(wait=timedelta(hours=1))
+    await patient.protect(order)
+    await patient.register(order)
+    fetched = await world.rucio.add_rule(DATASET, TAPE, comment=INPUT_COMMENT)
+    world.control("POST", f"rucio/rules/{fetched}/finish")
+    assert (await patient.place(order)).waiting == 1, "it is let go with that request"
+
+
+async def test_a_rule_on_a_dataset_is_ok_too_early_for_a_block_that_came_later(world: World) -> None:
+    order = begin(world.engine, made_request(), 7)
+    patient = world.publisher_with(wait=timedelta(hours=1))
+    produce(world.engine, "simulation", 0, 1, 2, site="T1_US_FNAL")
+    await patient.protect(order)
+    theirs = await world.rucio.add_rule(DATASET, TAPE, comment="as a subscription would")
+    world.control("POST", f"rucio/rules/{theirs}/finish")
+    produce(world.engine, "simulation", 3, 4, 5, 6)
+    await patient.protect(order)
+    assert (await patient.register(order, finishing=False)).files == 3, "the other two blocks are open"
+    assert (await patient.place(order)).waiting == 1, "its three locks are for files of another block"
+    world.run_daemons()
+    world.control("POST", f"rucio/rules/{theirs}/finish")
+    assert (await patient.place(order)).waiting == 0
+
+
+async def test_what_nobody_wants_elsewhere_stays_where_it_was_made_for_as_long_as_it_is_to_be_kept(
+    world: World,
+) -> None:
+    order = begin(world.engine, made_request(retention_days=30), 1)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.publish(order)
+    (block,) = world.blocks()
+    assert not block.source_released
+    rule = await world.rucio.rule(block.source_rule_id or "")
+    assert rule is not None
+    assert rule.expires_at is not None
+
+
+async def test_a_cancelled_step_leaves_no_call_in_flight(world: World) -> None:
+    order = begin(world.engine, made_request(), 1)
+    produce(world.engine, "simulation", 0)
     started, go_on = asyncio.Event(), asyncio.Event()
 
-    class SlowDbs(Dbs):
-        async def insert_block(self, block: NewBlock) -> None:
+    class SlowRucio(Rucio):
+        async def add_rule(self, *args: Any, **kwargs: Any) -> str:
             started.set()
             await go_on.wait()
-            await super().insert_block(block)
+            return await world.rucio.add_rule(*args, **kwargs)
 
-    async with SlowDbs(url) as dbs:
-        environment = ActivityEnvironment()
-        running = asyncio.ensure_future(
-            environment.run(OutputActivities(simulated, dbs).register_outputs, ORDER)
-        )
+    async with stand_in_rucio(world.url) as rucio:
+        rucio.__class__ = SlowRucio
+        activities = OutputActivities(world.engine, world.dbs, rucio, LIMITS, timedelta(0))
+        running = asyncio.ensure_future(ActivityEnvironment().run(activities.protect_outputs, order))
         await started.wait()
         running.cancel()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert len(await dbs.dataset_files(DATASET)) == 1
-    with transaction(simulated) as session:
-        assert len(blocks(session)) == 1
+    assert world.file_statuses() == {OutputFileStatus.PROTECTED: 1}
+    assert world.blocks()[0].source_rule_id is not None
 
 
-async def test_more_work_units_than_are_read_at_once_are_all_registered(
-    simulated: Engine, dbs: Dbs, monkeypatch: pytest.MonkeyPatch
+async def test_many_work_units_are_put_into_blocks_some_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_activities, "UNITS_AT_ONCE", 1)
-    with transaction(simulated) as session:
-        (first,) = outputs.pending_files(session, "simulation", DATASET, limit=1)
-        assert (first.work_unit, first.site, len(first.files)) == (0, "T2_US_Purdue", 1)
-    assert await register(OutputActivities(simulated, dbs)) == 2
+    monkeypatch.setattr(blocks, "UNITS_AT_ONCE", 1)
+    order = begin(world.engine, made_request(), 5)
+    produce(world.engine, "simulation", *range(5))
+    assert (await world.publisher.protect(order)).files == 5
+    assert [block.files for block in world.blocks()] == [3, 2]
 
 
-async def test_files_are_the_children_of_what_was_read(engine: Engine, dbs: Dbs, url: str) -> None:
+async def test_files_are_the_children_of_what_was_read(world: World) -> None:
     request = reprocessing()
     order = OutputOrder(request="reprocessing", dataset=request.outputs[0].dataset)
-    unit = produced_reco(0, 200)
+    unit = produced_unit("reprocessing", 0)
     read = [input_file(0), input_file(1)]
     parents = tuple(file.lfn for file in read)
-    files = tuple(file.model_copy(update={"parents": parents}) for file in unit.files)
-    with transaction(engine) as session:
+    made = {"parents": parents, "dataset": order.dataset}
+    files = tuple(file.model_copy(update=made) for file in unit.files)
+    with transaction(world.engine) as session:
         requests.insert_request(session, request)
         ledger.record_input_files(session, "reprocessing", read)
         ledger.record_plan(session, planned_files(1, [0, 1]))
         credit.credit_work_unit(session, "reprocessing", unit.model_copy(update={"files": files}))
-    activities = OutputActivities(engine, dbs)
-    with pytest.raises(DbsRefused, match="parent file"):
-        await register(activities, order)
-    assert status(engine, "reprocessing") == [(OutputStatus.PENDING, False)]
+    await world.publisher.protect(order)
+    with pytest.raises(Refused, match="parent"):
+        await world.publisher.register(order)
     content = {
         "dataset": {"dataset": request.input_dataset},
         "block": {"block_name": f"{request.input_dataset}#1", "origin_site_name": "T1_US_FNAL"},
         "files": [{"logical_file_name": name, "file_size": 1, "event_count": 100} for name in parents],
     }
     async with httpx.AsyncClient(trust_env=False) as client:
-        (await client.post(f"{url}/bulkblocks", json=content)).raise_for_status()
-    assert await register(activities, order) == 1
+        (await client.post(f"{world.url}/dbs/bulkblocks", json=content)).raise_for_status()
+    assert (await world.publisher.register(order)).files == 1
+    assert await world.dbs.dataset_parents(order.dataset) == [request.input_dataset]
 
 
-async def test_a_dataset_without_files_has_nothing_to_announce(engine: Engine, dbs: Dbs) -> None:
-    with transaction(engine) as session:
-        requests.insert_request(session, simulation())
-    activities = OutputActivities(engine, dbs)
-    assert await register(activities) == 0
-    assert await announce(activities) == OutputAnnounced(dataset=DATASET, files=0, events=0)
-    assert status(engine) == []
+async def test_a_dataset_without_files_has_nothing_to_announce(world: World) -> None:
+    order = begin(world.engine, made_request(), 1)
+    assert await world.publisher.publish(order) == OutputAnnounced(dataset=DATASET, files=0, events=0)
 
 
-def test_what_is_announced_or_invalidated_does_not_go_back(simulated: Engine) -> None:
+async def test_what_is_announced_or_invalidated_does_not_go_back(world: World) -> None:
+    begin(world.engine, made_request(), 1)
+    produce(world.engine, "simulation", 0)
+
     def record(wanted: OutputStatus) -> bool:
-        with transaction(simulated) as session:
+        with transaction(world.engine) as session:
             return outputs.record_output_status(session, "simulation", DATASET, wanted)
 
     assert record(OutputStatus.ANNOUNCED)
@@ -241,5 +382,5 @@ def test_what_is_announced_or_invalidated_does_not_go_back(simulated: Engine) ->
     assert record(OutputStatus.INVALIDATED)
     with pytest.raises(RecordConflict, match="is invalidated and cannot become announced"):
         record(OutputStatus.ANNOUNCED)
-    with pytest.raises(RecordConflict, match="has produced nothing"), transaction(simulated) as session:
+    with pytest.raises(RecordConflict, match="has produced nothing"), transaction(world.engine) as session:
         outputs.record_output_status(session, "simulation", "/No/Such-x-v1/RAW", OutputStatus.ANNOUNCED)

@@ -1,37 +1,35 @@
 """Requests whose submission was cut off, or whose workflow is gone, are found by schedule."""
 
 import asyncio
-from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, func, select, text
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from tests.conftest import PATIENCE_SEC
 from tests.factories import simulation
 from tests.integration.rounds import unique
-from wms2.activities.reconciliation import ReconciliationActivities
+from wms2.activities.callbacks import Callbacks
+from wms2.activities.cleanups import CleanupActivities
+from wms2.activities.inputs import InputActivities
+from wms2.activities.reconciliation import LIVING, ReconciliationActivities
+from wms2.adapters.connect import connect_rucio
 from wms2.config import Settings
 from wms2.db.requests import insert_request, record_status
-from wms2.db.session import connect as connect_database
 from wms2.db.session import transaction
+from wms2.db.tables import OutputDatasetRow, WorkflowRow
+from wms2.models.output import OutputStatus
 from wms2.models.reconciliation import Reconciled
 from wms2.models.request import RequestStatus
 from wms2.models.request_state import RequestState
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
-from wms2.temporal.ids import RECONCILIATION, request_id
+from wms2.temporal.ids import ADMISSION, CHAINS, HOSTS, RECONCILIATION, REQMGR2, SITES, request_id
 from wms2.temporal.launch import start_request
 from wms2.temporal.queues import WORKFLOWS
 from wms2.worker import WORKFLOW_TYPES, defined_activities, workflow_runner
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = connect_database(database_url)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -58,6 +56,16 @@ async def first_state(client: Client, name: str) -> RequestState:
         assert isinstance(state, RequestState)
         return state
     raise AssertionError("a history without an event")
+
+
+async def told_admission(client: Client) -> list[tuple[str, list[object]]]:
+    """The signals that admission got."""
+    signals = []
+    async for event in client.get_workflow_handle(ADMISSION).fetch_history_events():
+        if event.HasField("workflow_execution_signaled_event_attributes"):
+            signal = event.workflow_execution_signaled_event_attributes
+            signals.append((signal.signal_name, await client.data_converter.decode(signal.input.payloads)))
+    return signals
 
 
 async def test_a_request_that_was_recorded_and_never_started_is_started_once(
@@ -87,17 +95,69 @@ async def test_a_request_whose_workflow_was_terminated_is_reported_and_not_begun
     with transaction(engine) as session:
         record_status(session, "terminated", RequestStatus.QUEUED, 2, "wms2")
     await client.get_workflow_handle(request_id("terminated")).terminate()
+    async with asyncio.timeout(PATIENCE_SEC):
+        # The list of workflows may be behind for a moment.
+        while (await client.count_workflows(LIVING)).count:
+            await asyncio.sleep(0.1)
     found = await ReconciliationActivities(engine, client).reconcile_requests()
     assert (found.started, found.lost) == ((), ("terminated",))
     assert "ALERT [lost_workflow] terminated: is queued, and its workflow is gone" in caplog.text
+    assert await told_admission(client) == [("forget", [["terminated"]])]
 
 
-async def test_the_schedule_is_made_once_and_does_its_work(engine: Engine, client: Client) -> None:
-    assert [found.id async for found in await client.list_schedules()] == [RECONCILIATION]
+async def signals(client: Client, name: str) -> list[str]:
+    """What a request that nobody runs was told."""
+    events = (await client.get_workflow_handle(request_id(name)).fetch_history()).events
+    told = [event.workflow_execution_signaled_event_attributes.signal_name for event in events]
+    return [signal for signal in told if signal]
+
+
+async def test_a_request_that_did_not_hear_of_its_slot_or_its_outputs_is_told_again(
+    engine: Engine, client: Client
+) -> None:
+    outputs = {"told": OutputStatus.ANNOUNCED, "untold": OutputStatus.PENDING}
+    for name in ("in_line", *outputs):
+        await start_request(client, simulation(request_name=name))
+        with transaction(engine) as session:
+            insert_request(session, simulation(request_name=name))
+            status = RequestStatus.ACTIVE if name in outputs else RequestStatus.QUEUED
+            record_status(session, name, status, 2, "wms2")
+            if name in outputs:
+                workflow = select(WorkflowRow.id).where(WorkflowRow.request_name == name).scalar_subquery()
+                session.add(
+                    OutputDatasetRow(
+                        workflow_id=workflow, dataset_name="/A/B-v1/GEN-SIM",
+                        status=outputs[name], announced_at=func.now(),
+                    )
+                )  # fmt: skip
+    callbacks = Callbacks(engine, client)
+    await callbacks.repeat(datetime.now(UTC) - timedelta(minutes=1))
+    assert [await signals(client, name) for name in ("in_line", *outputs)] == [[], [], []], "it is too early"
+    await callbacks.repeat(datetime.now(UTC) + timedelta(minutes=1))
+    assert await signals(client, "in_line") == ["ask_again"]
+    assert await signals(client, "told") == ["output_announced"]
+    assert await signals(client, "untold") == []
+
+
+async def test_the_schedule_is_made_once_and_does_its_work(
+    stack: Settings, engine: Engine, client: Client
+) -> None:
+    expected = {CHAINS, HOSTS, RECONCILIATION, REQMGR2, SITES}
+    async with asyncio.timeout(PATIENCE_SEC):
+        # The list of schedules may be behind for a moment.
+        while {found.id async for found in await client.list_schedules()} != expected:
+            await asyncio.sleep(0.1)
     schedule = client.get_schedule_handle(RECONCILIATION)
-    activities = defined_activities(ReconciliationActivities(engine, client))
-    async with Worker(
-        client, task_queue=WORKFLOWS, workflows=WORKFLOW_TYPES, activities=activities, workflow_runner=workflow_runner()
+    async with (
+        connect_rucio(stack) as rucio,
+        Worker(
+            client, task_queue=WORKFLOWS, workflows=WORKFLOW_TYPES, workflow_runner=workflow_runner(),
+            activities=[
+                *defined_activities(ReconciliationActivities(engine, client)),
+                *defined_activities(CleanupActivities(engine, client)),
+                *defined_activities(InputActivities(engine, rucio, stuck_hours=24)),
+            ],
+        ),
     ):  # fmt: skip
         await schedule.trigger()
         async with asyncio.timeout(PATIENCE_SEC):

@@ -1,7 +1,6 @@
 """The command line of requests against real servers, in a namespace and a database of its own."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -16,68 +15,16 @@ from temporalio.common import TypedSearchAttributes
 
 from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import unique
-from wms2.cli import main
-from wms2.config import Settings, load_settings
+from wms2.config import Settings
 from wms2.db.requests import insert_request
 from wms2.db.session import connect as connect_database
 from wms2.db.session import transaction
 from wms2.models.request_file import validate_request_file
 from wms2.temporal.attributes import CAMPAIGN, PRIORITY, STATUS
-from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 from wms2.temporal.ids import request_id
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
-
-
-class Run:
-    def __init__(self, code: int, stdout: str, stderr: str) -> None:
-        self.code, self.stdout, self.stderr = code, stdout, " ".join(stderr.split())
-
-    def json(self) -> Any:
-        assert self.code == 0, self.stderr
-        return json.loads(self.stdout)
-
-
-@pytest.fixture
-def namespace(stack: Settings) -> str:
-    """Where no other test's worker answers, and no other test's requests are."""
-    name = unique("cli")
-
-    async def prepare() -> None:
-        settings = stack.model_copy(update={"temporal_namespace": name})
-        client = await connect(settings)
-        # Two workers that start at the same moment, and one that starts later.
-        await asyncio.gather(bootstrap(client, settings), bootstrap(client, settings))
-        await bootstrap(client, settings)
-
-    asyncio.run(prepare())
-    return name
-
-
-@pytest.fixture
-def settings(stack: Settings, namespace: str, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("WMS2_HOME", str(stack.home))
-    monkeypatch.setenv("WMS2_TEMPORAL_NAMESPACE", namespace)
-    monkeypatch.setenv("WMS2_DATABASE_URL", database_url)
-    monkeypatch.setenv("COLUMNS", "200")
-    return load_settings()
-
-
-@pytest.fixture
-def wms2(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*words: str | Path) -> Run:
-        monkeypatch.setattr(sys, "argv", ["wms2", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        output = capsys.readouterr()
-        assert "Traceback" not in output.err
-        return Run(code, output.out, output.err)
-
-    return run
 
 
 @pytest.fixture
@@ -173,7 +120,7 @@ def test_a_request_that_does_not_exist_is_one_sentence(wms2: Any) -> None:
 def test_without_a_worker_people_are_told_to_start_one(
     wms2: Any, file: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wms2.cli.request_actions.ANSWER_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("wms2.door.asking.ANSWER_TIMEOUT", timedelta(seconds=1))
     name, path = file
     wms2("request", "submit", path)
     told = wms2("request", "hold", name)
@@ -184,21 +131,42 @@ def test_without_a_worker_people_are_told_to_start_one(
     assert "signal" in left.stderr
 
 
+def assert_it_can_be_sized(wms2: Any, name: str) -> None:
+    wrong = wms2("request", "size", name, "--memory-mb", "0", "--cores", "999")
+    assert wrong.code == 2
+    assert f"{name}: memory_mb is 0 and must be above 0; cores is 999" in wrong.stderr
+    tried = wms2("request", "size", name, "--memory-mb", "4000", "--dry-run")
+    assert (tried.code, "1000" in tried.stdout, "4000" in tried.stdout) == (0, True, True)
+    assert wms2("request", "show", name, "--json").json()["sized_by_hand"] is None
+    sized = wms2("request", "size", name, "--memory-mb", "4000", "--reason", "[too small]")
+    assert (sized.code, "with memory_mb 4000" in sized.stderr) == (0, True)
+    wms2("request", "size", name, "--events-per-job", "50", "--reason", "too long")
+    shown = wms2("request", "show", name, "--json").json()["sized_by_hand"]
+    assert (shown["override"]["memory_mb"], shown["override"]["events_per_job"]) == (4000, 50)
+    assert shown["reason"] == "too long"
+    assert "memory_mb 4000, events_per_job 50; by" in wms2("request", "show", name).stdout
+    assert wms2("request", "size", name, "--clear").code == 0
+    assert wms2("request", "show", name, "--json").json()["sized_by_hand"] is None
+
+
 def test_a_worker_answers_refuses_what_does_not_fit_and_stops_when_told(
     wms2: Any, file: tuple[str, Path], worker: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The worker is only just starting.
-    monkeypatch.setattr("wms2.cli.request_actions.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
+    monkeypatch.setattr("wms2.door.asking.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
     name, path = file
     wms2("request", "submit", path, "--hold")
     refused = wms2("request", "stop", name)
     assert refused.code == 2
     assert f"{name}: the request is new; stop needs one that is" in refused.stderr
+    assert_it_can_be_sized(wms2, name)
     assert wms2("request", "abort", name, "--yes", "--reason", "[a mistake]").code == 0
     ended = wms2("request", "watch", name)
     assert ended.code == 1
     assert f"{name} is aborted" in ended.stderr
     assert "that is final" in wms2("request", "release", name).stderr
+    for words in (["--clear"], ["--cores", "2", "--dry-run"]):
+        assert "that is final" in wms2("request", "size", name, *words).stderr
     shown = wms2("request", "show", name, "--json").json()
     assert "[a mistake]" in shown["record"]["status_reason"]
     worker.send_signal(signal.SIGTERM)

@@ -226,7 +226,9 @@ def test_what_was_stored_survives_the_crash_of_every_part(home: Path, jobs: Path
         connection.execute("CREATE TABLE kept (number int)")
         connection.execute("INSERT INTO kept VALUES (7)")
     request = f"{record.services_url}/reqmgr2/data/request/kept"
-    httpx.put(request, json={"Campaign": "C"}, trust_env=False, timeout=PATIENCE_SEC)
+    asked = {"RequestName": "kept", "Campaign": "C"}
+    answer = httpx.post(request.rpartition("/")[0], json=asked, trust_env=False, timeout=PATIENCE_SEC)
+    answer.raise_for_status()
     temporal(home, "workflow", "start", "--type", "T", "--task-queue", "q", "--workflow-id", "kept")
     Stack(home).pool().vanish_site("T1_US_FNAL")
     queued = submit(home, jobs, "T1_US_FNAL")

@@ -16,6 +16,7 @@ from wms2.config import Settings
 from wms2.dagman.lock import LockBusy, submission_lock
 from wms2.local.demo import merged_paths
 from wms2.models.messages import DagOrder
+from wms2.models.plan import Limits
 from wms2.models.progress import DagOutcome
 
 pytestmark = pytest.mark.pool
@@ -143,3 +144,27 @@ async def test_the_lock_of_a_round_is_held_by_one_at_a_time(stack: Settings) -> 
                 pass
     async with submission_lock(round_.folder, patience_sec=0.3):
         pass
+
+
+async def test_each_dagman_of_a_round_keeps_to_the_idle_jobs_of_the_slot_that_it_was_submitted_with(
+    stack: Settings,
+) -> None:
+    gate = Gate(stack)
+    round_ = one_unit(stack, "idle_share", faults=gate.before())
+    dag = await round_.start()
+    await until_told(round_, f"DAGMAN_MAX_JOBS_IDLE setting: {Limits().jobs_idle}")
+    await round_.activities.stop_dag(dag, "the test says so")
+    order = dag.order.model_copy(update={"attempt": 2, "idle_jobs": 7})
+    gate.open()
+    again = await round_.activities.submit_dag(order)
+    assert (await round_.finish(again)).outcome is DagOutcome.COMPLETED
+    await until_told(round_, "DAGMAN_MAX_JOBS_IDLE setting: 7")
+    round_.assert_every_event_once()
+
+
+async def until_told(round_: Round, words: str) -> None:
+    """Until the DAGMan of the round and that of its work unit have said so."""
+    logs = [round_.folder / "workflow.dag.dagman.out", round_.folder / "mg_000000/group.dag.dagman.out"]
+    async with asyncio.timeout(PATIENCE_SEC):
+        while not all(log.exists() and words in log.read_text(errors="replace") for log in logs):
+            await asyncio.sleep(0.2)

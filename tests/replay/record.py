@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import WorkflowHistory
+from temporalio.client import Client, WorkflowHistory
 
 from tests.e2e.stand import Stand, runs, stand_in
 from tests.e2e.stories import STORIES
 from wms2.temporal.client import connect
-from wms2.temporal.ids import ADMISSION, RECONCILIATION
+from wms2.temporal.ids import ADMISSION, CHAINS, HOSTS, NOTIFICATION, RECONCILIATION, REQMGR2, SITES, undo_id
 
 HISTORIES = Path(__file__).with_name("histories")
 PLACE = Path("/tmp/wms2")
@@ -33,31 +33,65 @@ def record() -> None:
     home, folder = PLACE / "home", PLACE / "stand"
     folder.mkdir(parents=True)
     with stand_in(home, folder) as stand:
+        notify(stand)
         stand.start_worker()
         with ThreadPoolExecutor(STORIES_AT_ONCE) as people:
             for told in [people.submit(story, stand, kind) for kind, story in STORIES.items()]:
                 told.result()
+        for word in ("drain", "resume"):
+            stand.wms2("admission", word)
         for path in HISTORIES.glob("*.json"):
             path.unlink()
         for kind in STORIES:
-            for histories in asyncio.run(stand.histories(kind)).values():
+            for histories in asyncio.run(of_request(stand, kind)):
                 write(kind, histories)
         for histories in asyncio.run(services(stand)):
             write(SERVICE, histories)
 
 
+def notify(stand: Stand) -> None:
+    """Operators are told, at an address where nobody listens."""
+    contacts = stand.folder / "contacts.yaml"
+    contacts.write_text("operators: [nobody]\nwebhooks: {nobody: {url: 'http://127.0.0.1:1'}}\n")
+    stand.environment |= {
+        "WMS2_NOTIFY": "on", "WMS2_CONTACTS": str(contacts), "WMS2_NOTIFY_EVERY_MIN": "1440"
+    }  # fmt: skip
+
+
+async def of_request(stand: Stand, name: str) -> list[list[WorkflowHistory]]:
+    """The request's own, those of its outputs, and the one that took them back, if there was one."""
+    client, undo = await connect(stand.settings), undo_id(name, None)
+    undone = await runs(client, undo)
+    if undone:
+        await client.get_workflow_handle(undo).result()
+        undone = await runs(client, undo)
+    return [*(await stand.histories(name)).values(), undone]
+
+
 async def services(stand: Stand) -> list[list[WorkflowHistory]]:
-    """The workflows that serve all requests. Reconciliation is not waited for: it is asked for."""
+    """The workflows that serve all requests. What runs by schedule is not waited for: it is asked for."""
     client = await connect(stand.settings)
-    await client.get_schedule_handle(RECONCILIATION).trigger()
+    scheduled = [
+        await run_of(client, schedule, workflow)
+        for schedule, workflow in (
+            (RECONCILIATION, "ReconciliationWorkflow"),
+            (NOTIFICATION, "NotificationWorkflow"),
+            (CHAINS, "ChainWorkflow"),
+            (REQMGR2, "ReqMgr2Workflow"),
+            (SITES, "SitesWorkflow"),
+            (HOSTS, "HostsWorkflow"),
+        )
+    ]
+    return [await runs(client, ADMISSION), *scheduled]
+
+
+async def run_of(client: Client, schedule: str, workflow: str) -> list[WorkflowHistory]:
+    await client.get_schedule_handle(schedule).trigger()
+    query = f"WorkflowType = '{workflow}' AND ExecutionStatus = 'Completed'"
     async with asyncio.timeout(60):
-        while not (done := [
-            found.id async for found in client.list_workflows(
-                "WorkflowType = 'ReconciliationWorkflow' AND ExecutionStatus = 'Completed'"
-            )
-        ]):  # fmt: skip
+        while not (done := [found.id async for found in client.list_workflows(query)]):
             await asyncio.sleep(0.5)
-    return [await runs(client, ADMISSION), await runs(client, done[0])]
+    return await runs(client, done[0])
 
 
 def write(kind: str, histories: list[WorkflowHistory]) -> None:

@@ -8,21 +8,16 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.worker import Replayer
 
 from tests.e2e.stories import STORIES
 from tests.replay.record import HISTORIES, SERVICE, recorded, workflow_type
-from wms2.worker import WORKFLOW_TYPES, workflow_runner
+from wms2.worker import WORKFLOW_TYPES, make_replayer
 
 PATHS = list(recorded())
 
 
 async def replay(text: str) -> None:
-    replayer = Replayer(
-        workflows=WORKFLOW_TYPES, workflow_runner=workflow_runner(), data_converter=pydantic_data_converter
-    )
-    await replayer.replay_workflow(WorkflowHistory.from_json("replayed", text))
+    await make_replayer().replay_workflow(WorkflowHistory.from_json("replayed", text))
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(HISTORIES))) for path in PATHS])

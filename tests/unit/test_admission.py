@@ -1,15 +1,18 @@
 """Who gets a slot: the rules, without a server."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wms2.core import admission
 from wms2.core.admission import AdmissionState
-from wms2.models.messages import HostReport, Slot, SlotRequest
+from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
 
 ROOMY = AdmissionState(hosts={"submit-a": 10_000})
+NOW = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
 def asked(request: str, round: int = 0, priority: int = 1, host: str | None = None) -> SlotRequest:
@@ -20,6 +23,15 @@ def after_asking(state: AdmissionState, *requests: SlotRequest) -> AdmissionStat
     for request in requests:
         state = admission.ask(state, request)
     return state
+
+
+def with_hosts(state: AdmissionState, **dagmans: int) -> AdmissionState:
+    return admission.know_hosts(state, HostList(at=NOW, dagmans=dagmans))
+
+
+def ordered(action: str, number: int = 0, **fields: object) -> AdmissionOrder:
+    order = {"action": action, "actor": "operator", "action_id": f"{action}-{number}", **fields}
+    return AdmissionOrder.model_validate(order)
 
 
 def holders(state: AdmissionState) -> list[str]:
@@ -42,34 +54,80 @@ steps: st.SearchStrategy[Callable[[AdmissionState], AdmissionState]] = st.one_of
     requests.map(lambda request: lambda state: admission.forget(state, [request.request])),
 )
 capacities = st.dictionaries(hosts, st.integers(1, 60))
+limits, budgets = st.integers(0, 5), st.integers(0, 150)
 
 
-@given(st.lists(steps, max_size=40), st.integers(0, 5), capacities)
-def test_what_is_lent_never_exceeds_the_limit_nor_what_a_host_can_carry(
-    steps: list[Callable[[AdmissionState], AdmissionState]], limit: int, capacities: dict[str, int]
+@given(st.lists(steps, max_size=40), limits, budgets, capacities)
+def test_what_is_lent_never_exceeds_the_limit_nor_the_idle_budget_nor_what_a_host_can_carry(
+    steps: list[Callable[[AdmissionState], AdmissionState]],
+    limit: int,
+    budget: int,
+    capacities: dict[str, int],
 ) -> None:
-    state = AdmissionState(limit=limit, hosts=capacities)
+    state = AdmissionState(limit=limit, idle_budget=budget, hosts=capacities)
     for step in steps:
         state = step(state)
         assert len(state.leases) <= limit
+        assert state.idle_lent <= budget
         assert all(room >= 0 for room in admission.free_dagmans(state).values())
         assert {lease.slot.host for lease in state.leases.values()} <= capacities.keys()
         assert not state.leases.keys() & state.waiting.keys()
 
 
-@given(st.lists(steps, max_size=40), st.integers(0, 5), capacities)
-def test_after_lending_nothing_more_is_due(
-    steps: list[Callable[[AdmissionState], AdmissionState]], limit: int, capacities: dict[str, int]
+changes = st.tuples(st.integers(1, 6), st.integers(1, 200), st.booleans())
+
+
+@given(st.lists(st.one_of(steps, changes), max_size=40))
+def test_however_the_limits_change_nothing_is_lent_above_those_of_the_moment(
+    steps: list[Callable[[AdmissionState], AdmissionState] | tuple[int, int, bool]],
 ) -> None:
-    state = AdmissionState(limit=limit, hosts=capacities)
+    state = AdmissionState(limit=3, idle_budget=100, hosts={"submit-a": 33, "submit-b": 22})
+    for step in steps:
+        if isinstance(step, tuple):
+            names = ("limit", "idle_budget", "draining")
+            state = state.model_copy(update=dict(zip(names, step, strict=True)))
+            continue
+        before, state = state, step(state)
+        if len(state.leases) > len(before.leases):
+            assert not state.draining
+            assert len(state.leases) <= state.limit
+            assert state.idle_lent <= state.idle_budget
+
+
+@given(st.lists(steps, max_size=40), limits, budgets, capacities)
+def test_after_lending_nothing_more_is_due(
+    steps: list[Callable[[AdmissionState], AdmissionState]],
+    limit: int,
+    budget: int,
+    capacities: dict[str, int],
+) -> None:
+    state = AdmissionState(limit=limit, idle_budget=budget, hosts=capacities)
     for step in steps:
         state = step(state)
     assert admission.due(admission.lend(state)) == []
 
 
+@given(st.lists(steps, max_size=40), st.integers(0, 3), capacities)
+def test_whoever_is_passed_over_could_not_have_had_the_slot_of_one_behind(
+    steps: list[Callable[[AdmissionState], AdmissionState]], limit: int, capacities: dict[str, int]
+) -> None:
+    state = AdmissionState(limit=limit, hosts=capacities)
+    for step in steps:
+        state = step(state)
+    free, left = admission.free_dagmans(state), admission.open_slots(state)
+    lent = {slot.request: slot.host for slot in admission.due(state)}
+    for asked in admission.in_line(state):
+        if left and asked.request in lent:
+            free[lent[asked.request]] -= state.slot_cost
+            left -= 1
+        elif left:
+            could = [asked.host] if asked.host else list(free)
+            assert all(free.get(host, 0) < state.slot_cost for host in could)
+
+
 @given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 5))
 def test_slots_are_lent_by_priority_and_then_by_age(priorities: list[int], limit: int) -> None:
-    state = admission.set_limit(ROOMY, limit)
+    state = ROOMY.model_copy(update={"limit": limit})
     state = after_asking(state, *(asked(f"req_{age}", 0, one) for age, one in enumerate(priorities)))
     lent: list[str] = []
     while state.waiting:
@@ -122,7 +180,7 @@ def test_a_slot_given_back_twice_does_not_cost_the_stopped_round_its_new_place()
     first, again = asked("one", 1), asked("one", 1).model_copy(update={"said": 3})
     given_back = asked("one", 1).model_copy(update={"said": 2})
     waiting = admission.ask(AdmissionState(), again)
-    lent = admission.lend(admission.host_ready(waiting, HostReport(host="here", dagmans=100)))
+    lent = admission.lend(with_hosts(waiting, here=100))
     assert holders(lent) == ["one"]
     for state in (waiting, lent):
         assert admission.give_back(state, given_back) == state
@@ -134,7 +192,7 @@ def test_a_request_that_missed_its_grant_is_told_of_the_same_slot_again() -> Non
     slots = admission.untold(state)
     state = admission.told(state, slots)
     assert admission.untold(state) == []
-    state = admission.host_ready(state, HostReport(host="roomier", dagmans=99_999))
+    state = with_hosts(state, roomier=99_999)
     state = admission.lend(admission.ask(state, asked("one")))
     assert admission.untold(state) == slots
 
@@ -158,24 +216,96 @@ def test_the_host_with_most_room_is_chosen_and_of_equals_the_first_by_name() -> 
 def test_a_round_that_waits_for_its_own_full_host_blocks_nobody() -> None:
     state = AdmissionState(hosts={"full": 10, "free": 22})
     state = after_asking(state, asked("bound", 3, 9, "full"), asked("lost", 1, 8, "unknown"), asked("any"))
-    assert admission.due(state) == [Slot(request="any", round=0, host="free")]
-    state = admission.host_ready(admission.lend(state), HostReport(host="full", dagmans=11))
-    assert admission.due(state) == [Slot(request="bound", round=3, host="full")]
+    assert admission.due(state) == [Slot(request="any", round=0, host="free", idle_jobs=100)]
+    state = with_hosts(admission.lend(state), full=11, free=22)
+    assert admission.due(state) == [Slot(request="bound", round=3, host="full", idle_jobs=100)]
 
 
 def test_a_lowered_limit_throws_nobody_out_and_lends_nothing_more() -> None:
     state = admission.lend(after_asking(ROOMY, asked("one"), asked("two"), asked("three")))
-    state = admission.ask(admission.set_limit(state, 1), asked("four"))
+    state = admission.ask(admission.change(state, ordered("set", limit=1)), asked("four"))
     assert len(state.leases) == 3
     assert admission.due(state) == []
-    assert admission.set_limit(state, -5).limit == 0
 
 
 def test_the_details_name_the_limit_the_hosts_and_who_is_next() -> None:
     state = after_asking(AdmissionState(limit=1), asked("one"), asked("two", priority=7))
-    assert "No submit host has reported" in admission.as_markdown(state)
-    state = admission.lend(admission.host_ready(state, HostReport(host="submit-a", dagmans=40)))
-    text = admission.as_markdown(state)
-    assert "**1** of 1 slots lent, **1** requests wait" in text
-    assert "submit-a: 29 of 40 DAGMans free" in text
+    assert "No submit host can be used" in admission.as_markdown(state)
+    state = admission.lend(with_hosts(state, here=40))
+    text = admission.as_markdown(admission.change(state, ordered("drain")))
+    assert "**1** of 1 slots lent, **1** requests wait; it drains" in text
+    assert "1000 of 1000000 idle jobs shared out" in text
+    assert "here: 29 of 40 DAGMans free" in text
     assert "Next in line: one (priority 1)" in text
+
+
+def test_slots_are_lent_on_the_hosts_of_the_newest_list_and_on_no_others() -> None:
+    state = admission.lend(after_asking(with_hosts(AdmissionState(), a=11, b=11), asked("one"), asked("two")))
+    newer = admission.know_hosts(state, HostList(at=NOW + timedelta(minutes=1), dagmans={"a": 11, "c": 11}))
+    assert newer.hosts == {"a": 11, "c": 11}
+    assert holders(newer) == ["one", "two"], "what runs on b runs on"
+    assert [slot.host for slot in admission.due(admission.ask(newer, asked("three")))] == ["c"]
+    assert with_hosts(newer, b=99) == newer, "a list that comes late is not heard"
+
+
+def test_nothing_is_lent_while_it_drains_and_all_that_was_due_after_it() -> None:
+    state = admission.change(admission.lend(after_asking(ROOMY, asked("one"))), ordered("drain"))
+    state = admission.ask(state, asked("two"))
+    assert admission.due(state) == []
+    assert holders(state) == ["one"]
+    state = admission.change(state, ordered("resume"))
+    assert [slot.request for slot in admission.due(state)] == ["two"]
+
+
+def test_each_slot_has_an_equal_share_of_the_idle_jobs() -> None:
+    state = AdmissionState(limit=3, idle_budget=100, hosts={"a": 1000})
+    state = admission.lend(after_asking(state, *(asked(f"req_{age}") for age in range(4))))
+    assert [lease.slot.idle_jobs for lease in state.leases.values()] == [3, 3, 3]
+    assert state.idle_lent == 90
+
+
+def test_after_a_raised_limit_slots_are_lent_with_smaller_shares_as_larger_ones_come_back() -> None:
+    state = AdmissionState(limit=2, idle_budget=100, hosts={"a": 1000})
+    state = admission.lend(after_asking(state, *(asked(f"req_{age}") for age in range(6))))
+    state = admission.change(state, ordered("set", limit=4))
+    assert admission.due(state) == [], "the two have all of the budget"
+    state = admission.lend(admission.give_back(state, asked("req_0")))
+    assert [lease.slot.idle_jobs for lease in state.leases.values()] == [5, 2, 2]
+
+
+def test_the_share_of_a_slot_is_bounded_so_that_a_raised_limit_finds_room() -> None:
+    state = admission.lend(after_asking(ROOMY, asked("one")))
+    assert state.leases["one"].slot.idle_jobs == admission.MOST_IDLE_JOBS
+    assert AdmissionState(limit=1000).idle_share == 100
+    assert AdmissionState(limit=2000).idle_share == 50
+
+
+def test_a_word_that_is_said_twice_has_one_effect() -> None:
+    state = admission.change(ROOMY, ordered("set", limit=7, idle_budget=9000))
+    assert (state.limit, state.idle_budget) == (7, 9000)
+    later = admission.change(state, ordered("set", 1, limit=8))
+    assert admission.change(later, ordered("set", limit=7, idle_budget=9000)) == later
+    assert admission.mistakes(later, ordered("set", limit=7, idle_budget=9000)) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (ordered("set"), "give a limit or an idle budget"),
+        (ordered("drain", limit=3), "give a limit or an idle budget"),
+        (ordered("resume"), "it does not drain"),
+        (ordered("set", idle_budget=2999), "300 slots need an idle budget of 3000 jobs at least"),
+        (ordered("set", limit=100_001), "100001 slots need an idle budget of 1000010 jobs at least"),
+        (ordered("drain", action_id=""), "the record cannot hold it"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_sentence(order: AdmissionOrder, said: str) -> None:
+    assert said in "; ".join(admission.mistakes(AdmissionState(), order))
+
+
+def test_what_fits_is_not_refused() -> None:
+    draining = admission.change(AdmissionState(), ordered("drain"))
+    assert admission.mistakes(AdmissionState(), ordered("drain")) == []
+    assert admission.mistakes(draining, ordered("resume")) == []
+    assert admission.mistakes(draining, ordered("drain", 1)) == ["it drains already"]
+    assert admission.mistakes(AdmissionState(), ordered("set", limit=1, idle_budget=10)) == []

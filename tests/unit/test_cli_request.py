@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.test_reqmgr2_chain import tasks
 from wms2.cli import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
@@ -151,3 +152,76 @@ def test_a_hostile_site_on_the_command_line_is_refused(wms2: Any, tmp_path: Path
     told = wms2("request", "plan", EXAMPLE, "--out", tmp_path / "r", "--site", 'T2_US_X"\nqueue 9')
     assert told.code == 2
     assert "Traceback" not in told.stderr
+
+
+def test_pileup_is_planned_without_a_server_and_noted(wms2: Any, tmp_path: Path) -> None:
+    request = tmp_path / "request.yaml"
+    request.write_text(EXAMPLE.read_text() + "secondary_input_dataset: /Neutrino/Era-premix-v1/PREMIX\n")
+    told = wms2("request", "plan", request, "--out", tmp_path / "round")
+    assert told.code == 0
+    assert "Note: where the pile-up /Neutrino/Era-premix-v1/PREMIX is" in " ".join(told.stderr.split())
+    assert not (tmp_path / "round/pileup.json.gz").exists()
+
+
+def chain_file(tmp_path: Path, **changes: Any) -> Path:
+    path = tmp_path / "chain.json"
+    path.write_text(json.dumps(tasks(**changes)))
+    return path
+
+
+def test_all_requests_of_a_chain_of_tasks_are_checked(wms2: Any, tmp_path: Path) -> None:
+    path = chain_file(tmp_path)
+    told = wms2("request", "validate", path)
+    assert (told.code, told.stderr.count("is valid")) == (0, 3)
+    assert "becomes 3 requests that begin with Task1, Task2, Task4" in told.stderr.replace("\n", " ")
+    listed = json.loads(wms2("request", "validate", path, "--json").stdout)
+    assert [(one["request"]["request_name"], one["parent"]) for one in listed] == [
+        ("operator_tasks_Task1", None),
+        ("operator_tasks_Task2", "operator_tasks_Task1"),
+        ("operator_tasks_Task4", "operator_tasks_Task2"),
+    ]
+
+
+def test_mistakes_of_later_tasks_are_told_as_well(wms2: Any, tmp_path: Path) -> None:
+    path = chain_file(tmp_path, changes={"Task1": {"RequestNumEvents": -1}, "Task4": {"Memory": "plenty"}})
+    told = wms2("request", "validate", path)
+    assert told.code == 2
+    assert "Task1.RequestNumEvents" in told.stderr
+    assert "Task4.Memory" in told.stderr
+
+
+def test_any_request_of_a_chain_of_tasks_can_be_planned(wms2: Any, tmp_path: Path) -> None:
+    path, inputs = chain_file(tmp_path), tmp_path / "inputs.json"
+    inputs.write_text(json.dumps([entry(k) for k in range(6)]))
+    first = json.loads(wms2("request", "plan", path, "--json").stdout)
+    assert (first["request"], first["jobs"]) == ("operator_tasks_Task1", 10)
+    second = json.loads(wms2("request", "plan", path, "--task", "Task2", "--inputs", inputs, "--json").stdout)
+    assert (second["request"], second["jobs"]) == ("operator_tasks_Task2", 2)
+    assert "Task1, Task2, Task4" in wms2("request", "plan", path, "--task", "Task3").stderr.replace("\n", " ")
+    assert "it is one request" in wms2("request", "plan", EXAMPLE, "--task", "Task3").stderr.replace(
+        "\n", " "
+    )
+
+
+def test_the_requests_of_a_template_share_a_name_and_read_from_each_other(wms2: Any, tmp_path: Path) -> None:
+    path = chain_file(tmp_path, RequestName=..., RequestTransition=..., OutputDatasets=...)
+    listed = json.loads(wms2("request", "validate", path, "--json").stdout)
+    names = [one["request"]["request_name"] for one in listed]
+    assert {name.rsplit("_", 1)[0] for name in names} == {names[0].removesuffix("_Task1")}
+    assert listed[1]["request"]["input_dataset"] == listed[0]["request"]["outputs"][0]["dataset"]
+
+
+def test_a_chain_of_tasks_is_not_submitted_as_a_file(wms2: Any, tmp_path: Path) -> None:
+    told = wms2("request", "submit", chain_file(tmp_path))
+    assert told.code == 2
+    assert "wms2 request import NAME" in told.stderr.replace("\n", " ")
+
+
+def test_a_plan_without_a_folder_is_shown_and_nothing_is_written(
+    wms2: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = wms2("request", "plan", EXAMPLE, "--json")
+    assert (told.code, json.loads(told.stdout)["jobs"]) == (0, 20)
+    assert "nothing was written" in told.stderr
+    assert list(tmp_path.iterdir()) == []

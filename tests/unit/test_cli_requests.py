@@ -50,7 +50,7 @@ def wms2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
 
 
 @pytest.mark.parametrize(
-    "verb", ["submit", "list", "show", "watch", "release", "stop", "hold", "fail", "abort"]
+    "verb", ["submit", "list", "show", "watch", "release", "stop", "hold", "fail", "abort", "size"]
 )
 def test_every_verb_has_help_with_an_example(wms2: Any, verb: str) -> None:
     told = wms2("request", verb, "--help")
@@ -142,7 +142,7 @@ def test_no_two_activities_of_a_queue_have_the_same_name() -> None:
     from wms2 import worker
 
     classes = (worker.RecordActivities, worker.AdmissionActivities, worker.OutputActivities)
-    for served in (classes, (worker.PlanningActivities, worker.DagActivities)):
+    for served in (classes, (worker.PlanningActivities, worker.ClosingActivities, worker.DagActivities)):
         names = [method.__name__ for one in served for method in worker.defined_activities(one)]
         assert len(names) == len(set(names))
         assert names

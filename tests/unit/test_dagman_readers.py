@@ -60,9 +60,23 @@ def test_a_status_file_gives_counts_and_nodes(tmp_path: Path) -> None:
     assert status is not None
     assert status.counts["NodesDone"] == 1
     assert status.counts["NodesFailed"] == 1
-    assert status.nodes["mg_000000"].status is NodeStatus.DONE
-    assert status.nodes["mg_000001"].retries == 1
-    assert status.nodes["mg_000001"].details == "POST script failed with status 42"
+    assert status.nodes == {"mg_000000": NodeStatus.DONE, "mg_000001": NodeStatus.ERROR}
+
+
+def test_the_totals_of_a_status_file_are_those_of_the_dag_and_not_of_its_last_node(tmp_path: Path) -> None:
+    path = tmp_path / "workflow.dag.status"
+    path.write_text(STATUS.replace("JobProcsHeld = 0", "JobProcsHeld = 3", 1))
+    status = read_status(path)
+    assert status is not None
+    assert status.counts["JobProcsHeld"] == 3
+
+
+def test_a_node_with_a_status_that_nobody_knows_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "workflow.dag.status"
+    path.write_text(STATUS.replace("NodeStatus = 5;", "NodeStatus = 55;"))
+    status = read_status(path)
+    assert status is not None
+    assert status.nodes == {"mg_000001": NodeStatus.ERROR}
 
 
 @given(st.integers(0, len(STATUS) - 1))

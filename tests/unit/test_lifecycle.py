@@ -5,12 +5,18 @@ from wms2.models.actions import Action
 from wms2.models.request import RequestStatus
 
 TABLE = """
-        new submitted queued pilot_running planning active partial held stopping resubmitting completed failed aborted
-release yes -         -      -             -        -      -       yes  -        -            -         -      -
-stop    -   -         -      yes           -        yes    -       -    -        -            -         -      -
-hold    -   yes       yes    yes           yes      yes    -       -    -        yes          -         -      -
-fail    -   -         -      -             -        -      -       yes  -        -            -         -      -
-abort   yes yes       yes    yes           yes      yes    -       yes  -        yes          -         -      -
+         new submitted queued pilot_running planning active partial held stopping resubmitting completed failed aborted
+release  yes -         -      -             -        -      -       yes  -        -            -         -      -
+stop     -   -         -      yes           -        yes    -       -    -        -            -         -      -
+hold     -   yes       yes    yes           yes      yes    -       -    -        yes          -         -      -
+fail     -   -         -      -             -        -      -       yes  -        -            -         -      -
+abort    yes yes       yes    yes           yes      yes    -       yes  -        yes          -         -      -
+size     yes yes       yes    yes           yes      yes    yes     yes  yes      yes          -         -      -
+priority yes yes       yes    yes           yes      yes    yes     yes  yes      yes          -         -      -
+restart  -   yes       yes    yes           yes      yes    -       yes  -        yes          -         -      -
+drop     -   -         -      -             -        -      -       yes  -        -            -         -      -
+judge    yes yes       yes    yes           yes      yes    yes     yes  yes      yes          -         -      -
+host_lost -  -         yes    yes           -        yes    -       yes  -        yes          -         -      -
 """
 HEAD, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
 CELLS = [(row[0], status, cell == "yes") for row in ROWS for status, cell in zip(HEAD, row[1:], strict=True)]

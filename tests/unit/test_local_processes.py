@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.conftest import PATIENCE_SEC
 from wms2.errors import UserError
 from wms2.local import process
-from wms2.local.logs import chosen_logs, last_lines, new_lines
+from wms2.local.logs import chosen_logs, new_lines
 from wms2.local.ports import FIRST, LAST, is_free, listening, pick_port
+from wms2.local.process import last_lines
 
 SLEEPER: list[str | Path] = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(3600)"]
 

@@ -19,7 +19,8 @@ RECORD = StackRecord(
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = (
-        "HOME DATABASE_URL TEMPORAL_ADDRESS SERVICES_URL CONDOR CONDOR_CONFIG CONDOR_BIN SUBMIT_ROOT CACHE"
+        "HOME DATABASE_URL TEMPORAL_ADDRESS SERVICES_URL CONDOR CONDOR_CONFIG CONDOR_BIN SUBMIT_ROOT CACHE "
+        "RUCIO_URL RUCIO_AUTH_URL RUCIO_ACCOUNT RUCIO_USER RUCIO_PASSWORD RUCIO_CERTIFICATE RUCIO_KEY"
     )
     for name in names.split():
         monkeypatch.delenv(f"WMS2_{name}", raising=False)
@@ -93,6 +94,15 @@ def test_the_record_is_for_its_owner_only_and_the_password_is_in_no_text(tmp_pat
     assert (tmp_path / "stack.json").stat().st_mode & 0o777 == 0o600
     assert "secret" not in repr(RECORD)
     assert "secret" not in repr(load_settings(tmp_path))
+
+
+def test_a_password_of_the_settings_is_in_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_RUCIO_PASSWORD", "xyzzy")
+
+    settings = load_settings(tmp_path)
+
+    assert settings.rucio_password == "xyzzy"
+    assert "xyzzy" not in repr(settings)
 
 
 def test_a_damaged_record_is_one_sentence(tmp_path: Path) -> None:

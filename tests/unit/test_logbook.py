@@ -30,7 +30,7 @@ def test_the_first_line_is_where_it_stands_and_the_last_lines_how_it_came_there(
 
 
 def test_who_waits_for_a_person_says_what_the_person_can_do() -> None:
-    assert "`wms2 request release|fail|abort life`" in details(state(RequestStatus.HELD), None)
+    assert "`wms2 request release|drop|restart|fail|abort life`" in details(state(RequestStatus.HELD), None)
     assert "wms2 request" not in details(state(RequestStatus.ACTIVE), None)
     assert set(TO_DO) == {RequestStatus.NEW, RequestStatus.HELD}
 
@@ -52,3 +52,12 @@ def test_a_line_is_one_line_however_long_its_reason() -> None:
     line = entry(NOON, RequestStatus.HELD, "word\n" * 500)
     assert len(line) == LINE_LENGTH
     assert "\n" not in line
+
+
+def test_a_held_request_shows_what_failed_and_one_that_runs_again_does_not() -> None:
+    held = state(RequestStatus.HELD)
+    held.failures = "| category |\n|---|\n| data |"
+    assert "| data |" in details(held, None)
+    assert "`wms2 request errors life`" in details(held, None)
+    held.status = RequestStatus.ACTIVE
+    assert "| data |" not in details(held, None)

@@ -139,3 +139,15 @@ def test_patterns_take_the_names_of_the_experiment_and_nothing_else(
 ) -> None:
     assert all(pattern.fullmatch(name) for name in good)
     assert not any(pattern.fullmatch(name) for name in bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"), [("a\0b", False), ("\\\0", False), ("a\\u0000", True), ("\\\\u0000", True)]
+)
+def test_a_payload_with_a_nul_which_no_database_keeps_is_refused(text: str, taken: bool) -> None:
+    payload = {"steps": [{"name": "GEN", "type": "demo"}], "note": text}
+    if taken:
+        assert simulation(payload_config=payload).payload_config == payload
+    else:
+        with pytest.raises(ValidationError, match="NUL"):
+            simulation(payload_config=payload)

@@ -14,7 +14,7 @@ from post_script.joblog import read_attempt
 from post_script.merge import collect
 from post_script.names import ABORT, DONE, GIVE_UP, RETRY, SKIP
 from post_script.node import finish_attempt
-from post_script.policy import classify, load_policy
+from post_script.policy import Failure, classify, load_policy
 from tests.factories import simulation, snapshot
 from wms2.core.planning import plan_round
 from wms2.dagman.round_folder import write_round
@@ -171,9 +171,18 @@ def test_our_own_stop_blames_no_site_and_is_no_failure_of_the_node(unit: Path) -
     assert not verdict["elect_again"]
 
 
-def test_memory_is_raised_by_half_after_a_memory_failure_and_capped(unit: Path) -> None:
-    assert run_node("proc_000000", 12, exit_code=50660) == RETRY
-    assert Path("memory.inc").read_text().splitlines()[-1] == "proc_000000_memory = 3072"
+@pytest.mark.parametrize(
+    ("had", "cores", "raised"),
+    [(1000, None, 1500), (2048, 1, 3000), (3500, 1, 3500), (16_000, 8, 24_000), (20_000, 8, 24_000)],
+)
+def test_memory_is_raised_by_half_after_a_memory_failure_and_capped(
+    unit: Path, had: int, cores: int | None, raised: int
+) -> None:
+    more = f"RequestMemory = {had}\n" + (f"RequestCpus = {cores}\n" if cores else "")
+    write_log("proc_000000", 12, end="\t(1) Normal termination (return value 228)", more=more)
+    write_report("proc_000000", 12, 50660)
+    assert finish_attempt("proc_000000", 228, 12, 0, 9) == RETRY
+    assert Path("memory.inc").read_text().splitlines()[-1] == f"proc_000000_memory = {raised}"
 
 
 def test_an_unknown_code_is_retried_and_called_unclassified(unit: Path) -> None:
@@ -181,9 +190,10 @@ def test_an_unknown_code_is_retried_and_called_unclassified(unit: Path) -> None:
     assert newest("proc_000000")["classification"]["category"] == "unclassified"
 
 
-def test_the_last_retry_makes_the_attempt_final(unit: Path) -> None:
-    assert run_node("proc_000000", 12, exit_code=77, retry=3) == RETRY
+def test_the_last_retry_of_dagman_makes_the_attempt_final(unit: Path) -> None:
+    assert run_node("proc_000000", 12, exit_code=77, retry=3) == GIVE_UP
     assert newest("proc_000000")["final"]
+    assert newest("proc_000000")["classification"]["outcome"] == "attempts exhausted"
 
 
 def test_an_error_inside_the_script_is_recorded_and_never_a_success(
@@ -380,12 +390,24 @@ def test_cleanup_never_fails_a_group_and_lists_what_it_left(unit: Path) -> None:
     run_all_nodes()
     collect()
     write_log("cleanup", 40, end="\t(0) Abnormal termination (signal 9)")
-    assert finish_attempt("cleanup", 9, 40, 0, 1) == DONE
+    assert finish_attempt("cleanup", 9, 40, 1, 1) == DONE
     removals = read_json("removals.json")
     assert removals is not None
     assert {entry["lfn"] for entry in removals["files"]} == {
         f"/store/unmerged/proc_{number:06d}_{20 + number}.root" for number in range(3)
     }
+
+
+def test_a_cleanup_that_was_lost_is_tried_once_more(unit: Path) -> None:
+    run_all_nodes()
+    collect()
+    write_log("cleanup", 40, end="\t(0) Abnormal termination (signal 9)")
+    assert finish_attempt("cleanup", 9, 40, 0, 1) == RETRY
+    assert finish_attempt("cleanup", 9, 40, 0, 1) == RETRY
+    assert run_node("cleanup", 41, retry=1) == DONE
+    removals = read_json("removals.json")
+    assert removals is not None
+    assert removals["files"] == []
 
 
 def test_a_group_whose_site_is_bad_elects_another(unit: Path) -> None:
@@ -463,7 +485,7 @@ def test_the_manifest_of_another_unit_is_refused(unit: Path) -> None:
      (50660, "resource:memory"), (8022, "data"), (8501, "permanent"), (99999, "transient"), (0, "unclassified")],
 )  # fmt: skip
 def test_codes_have_the_categories_of_the_rule_table(unit: Path, code: int, category: str) -> None:
-    assert classify(load_policy(), code, "")["category"] == category
+    assert classify(load_policy(), Failure(code))["category"] == category
 
 
 def test_the_log_of_another_attempt_says_nothing_of_this_one(unit: Path) -> None:

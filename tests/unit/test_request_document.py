@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from wms2.errors import UserError
 from wms2.models.document import parse_document
+from wms2.models.request_draft import Draft
 
 
 def test_yaml_and_json_hold_the_same_data() -> None:
@@ -89,3 +90,8 @@ def test_any_text_gives_a_mapping_or_one_sentence(text: str) -> None:
     except UserError as error:
         outcome = str(error)
     assert isinstance(outcome, dict) or "\n" not in outcome
+
+
+def test_a_name_of_any_length_is_told_as_its_author_wrote_it() -> None:
+    rest = ".b" * 500_000
+    assert Draft({}, {"a": "A"}).as_written("a" + rest) == "A" + rest

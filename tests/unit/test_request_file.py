@@ -45,6 +45,17 @@ def reprocessing(**changes: Any) -> dict[str, Any]:
     return simulation(**(fields | changes))
 
 
+def step_with(**parameters: Any) -> dict[str, Any]:
+    release = {"pset": "a.py", "cmssw_version": "CMSSW_14_0_0", "scram_arch": "el9_amd64_gcc12"}
+    step = {"name": "GEN", "type": "cmsRun", "parameters": {**release, **parameters}}
+    return simulation(payload_config={"steps": [step]})
+
+
+def parts(*steps: tuple[Any, Any]) -> dict[str, Any]:
+    production = [{"fraction": fraction, "priority": priority} for fraction, priority in steps]
+    return simulation(priority=100, production_steps=production)
+
+
 def read(document: dict[str, Any]) -> Request:
     return read_request(json.dumps(document))
 
@@ -137,6 +148,28 @@ def test_files_of_one_request_begin_with_the_same_eight_digits() -> None:
     assert re.fullmatch(r"[0-9a-f]{8}", read(simulation()).digest8)
     assert read(simulation(total_events=5)).digest8 == read(simulation()).digest8
     assert read(simulation(request_name="another")).digest8 != read(simulation()).digest8
+
+
+def test_parts_of_a_sample_go_first() -> None:
+    steps = read(parts((0.1, 200), (0.5, 150))).production_steps
+    assert [(step.fraction, step.priority) for step in steps] == [(0.1, 200), (0.5, 150)]
+
+
+def test_pileup_is_what_the_steps_and_the_request_name() -> None:
+    first, second, third = "/A/B-v1/PREMIX", "/C/D-v1/GEN-SIM", "/E/F-v1/RAW"
+    steps = [
+        {"name": "ONE", "type": "demo", "parameters": {"mc_pileup": [second, first]}},
+        {"name": "TWO", "type": "demo", "parameters": {"data_pileup": third, "mc_pileup": first}},
+    ]
+    request = read(simulation(payload_config={"steps": steps}, secondary_input_dataset=third))
+    assert request.pileup_datasets == (first, second, third)
+
+
+def test_a_simulation_that_extends_another_begins_with_its_own_numbers() -> None:
+    request = read(simulation(first_event=1001, first_lumi=11))
+    assert (request.first_event, request.first_lumi) == (1001, 11)
+    assert mistakes(simulation(first_event=2**63 - 500)).keys() == {"total_events"}
+    assert mistakes(reprocessing(first_event=2, first_lumi=2)).keys() == {"first_event", "first_lumi"}
 
 
 def test_an_empty_value_means_the_default() -> None:
@@ -250,6 +283,11 @@ ONE_MISTAKE: list[tuple[dict[str, Any], str, str]] = [
         "payload_config.steps[0].parameters.pset",
         "missing",
     ),
+    (step_with(mc_pileup="/A/B"), "payload_config.steps[0].parameters.mc_pileup", "a dataset name"),
+    (step_with(data_pileup=["/A/B/C", 5]), "payload_config.steps[0].parameters.data_pileup", "a text"),
+    (step_with(cores=0), "payload_config.steps[0].parameters.cores", "at least 1"),
+    (step_with(memory_mb="2 GB"), "payload_config.steps[0].parameters.memory_mb", "a whole number"),
+    (step_with(global_tag="a b"), "payload_config.steps[0].parameters.global_tag", "a conditions tag"),
     (simulation(cmssw_version="CMSSW_١٤_0_0"), "cmssw_version", "a release"),
     (simulation(scram_arch="x86"), "scram_arch", "an architecture"),
     (simulation(requires_gpu=True), "gpu_params", "missing"),
@@ -267,6 +305,19 @@ ONE_MISTAKE: list[tuple[dict[str, Any], str, str]] = [
     (simulation(previous_version_request="demo_mc"), "previous_version_request", "another request"),
     (simulation(error_hold_threshold=0), "error_hold_threshold", "above 0"),
     (simulation(priority=-1), "priority", "at least 0"),
+    (parts((0.1, 200), (1.0, 150)), "production_steps[1].fraction", "below 1"),
+    (parts((0.5, 200), (0.5, 150)), "production_steps[1].fraction", "more than the 0.5 before it, found 0.5"),
+    (parts((0.1, 150), (0.5, 150)), "production_steps[1].priority", "less than the 150 before it, found 150"),
+    (parts((0.1, 200), (0.5, 100)), "production_steps[1].priority", "the request's own priority (100)"),
+    (parts((0, 200)), "production_steps[0].fraction", "above 0"),
+    (parts((0.1, "high")), "production_steps[0].priority", "a whole number"),
+    (
+        simulation(production_steps=[{"fraction": 0.1}]),
+        "production_steps[0].priority",
+        "missing, expected its",
+    ),
+    (simulation(production_steps=[[0.1, 200_000]]), "production_steps[0]", "a mapping"),
+    (simulation(production_steps={"fraction": 0.1}), "production_steps", "a list"),
     (simulation(group=5), "group", "a text"),
     (simulation(urgent=1), "urgent", "true or false"),
     (reprocessing(total_events=5), "total_events", "expected none"),

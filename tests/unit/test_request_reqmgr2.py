@@ -205,13 +205,14 @@ def test_a_payload_with_steps_takes_the_place_of_the_documents_own() -> None:
 def test_mistakes_are_reported_under_the_names_of_the_document() -> None:
     found = mistakes(
         chain(
-            {"RequestNumEvents": -1, "EventsPerJob": 0, "StepNme": "x", "FirstEvent": 1001},
+            {"RequestNumEvents": -1, "EventsPerJob": 0, "StepNme": "x"},
             {"InputStep": "SIM"},
             RequestName="a b",
-            Requestor=...,
+            Requestor="a b",
             Memory={"GEN": "much", "RECO": 4000},
             SiteWhitelist=["Purdue"],
-            OutputDatasets=["AODSIM"],
+            OutputDatasets=["AODSIM/"],
+            RequiresGPU="required",
             MinMergeSize=5 * 1024**3,
             Cmapaign="Demo",
             GPUParams={"GPUMemoryMB": 0, "CUDARuntime": "11.2", "CUDACapabilities": ["7.5"]},
@@ -221,7 +222,6 @@ def test_mistakes_are_reported_under_the_names_of_the_document() -> None:
         "Step1.RequestNumEvents",
         "Step1.EventsPerJob",
         "Step1.StepNme",
-        "Step1.FirstEvent",
         "Step2.InputStep",
         "RequestName",
         "Requestor",
@@ -236,11 +236,12 @@ def test_mistakes_are_reported_under_the_names_of_the_document() -> None:
 
 
 ONE_MISTAKE: list[tuple[dict[str, Any], str, str]] = [
-    ({"RequestType": "TaskChain"}, "RequestType", "TaskChain is not supported yet"),
-    ({"RequestType": "Resubmission"}, "RequestType", "expected one of ReReco, StepChain"),
+    ({"RequestType": "Resubmission"}, "RequestType", "is not supported, expected ReReco, StepChain"),
+    ({"RequestType": "Wish"}, "RequestType", 'StepChain or TaskChain, found "Wish"'),
+    ({"RequestType": ["ReReco"]}, "RequestType", "found"),
     ({"RequestName": "x"}, "RequestType", "missing"),
     (rereco(InputDataset=...), "InputDataset", "missing"),
-    (rereco(OutputDatasets=...), "OutputDatasets", "expected the names"),
+    (rereco(OutputDatasets=...), "OutputDatasets", "/MinBias/Run2024A-ReReco-v1/TIER"),
     (rereco(CMSSWVersion=...), "CMSSWVersion", "runs cmsRun"),
     (rereco(ConfigCacheID=...), "ConfigCacheID", "missing"),
     (rereco(IncludeParents=True), "IncludeParents", "not"),
@@ -251,8 +252,10 @@ ONE_MISTAKE: list[tuple[dict[str, Any], str, str]] = [
     (rereco(TimePerEvent="slow"), "TimePerEvent", "a number"),
     (rereco(MinMergeSize=-1), "MinMergeSize", "above 0"),
     (rereco(Step1={}), "Step1", "unknown field"),
-    (rereco(Memory={}), "Memory.", "whole number"),
-    (chain(StepChain="2"), "StepChain", "how many steps"),
+    (rereco(Memory={}), "Memory", "whole number"),
+    (chain(Memory={"GEN": "much"}), "Memory.GEN", "whole number"),
+    (chain(StepChain="two"), "StepChain", "how many steps"),
+    (chain(StepChain=0), "StepChain", "how many steps"),
     (chain(Step2=...), "Step2", "a mapping"),
     (chain({"StepName": ""}), "Step1.StepName", "missing"),
     (chain(step_2={"StepName": "GEN"}), "Step2.StepName", "only once"),
@@ -262,7 +265,6 @@ ONE_MISTAKE: list[tuple[dict[str, Any], str, str]] = [
     (chain(step_2={"KeepOutput": False}), "Step2.KeepOutput", "at least one"),
     (chain({"KeepOutput": True}), "OutputDatasets", "expected 2 names"),
     (chain(step_2={"ConfigCacheID": ""}), "Step2.ConfigCacheID", "missing"),
-    (chain({"SplittingAlgo": "LumiBased"}), "Step1.SplittingAlgo", "EventBased"),
 ]
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.factories import reprocessing, simulation
-from wms2.core.rounds import next_round
+from wms2.core.rounds import files_to_plan, next_round, tail_priority
 from wms2.core.sizing import MOST_CHANGE, retuned
 from wms2.models.ledger import Balance, InputFileState
 from wms2.models.next_round import Need
@@ -17,7 +17,7 @@ def balance(planned: int = 0, processed: int = 0, produced: int = 0, **files: in
         events_produced=produced,
         events_abandoned=planned - processed,
         units={},
-        files={InputFileState(state): count for state, count in files.items()},
+        files={InputFileState(state.removesuffix("_files")): count for state, count in files.items()},
     )
 
 
@@ -69,6 +69,52 @@ def test_rounds_that_succeed_always_come_to_an_end(total: int, efficiency: float
         rounds += 1
         assert rounds < 1000
     assert produced >= total
+
+
+STEPS = [{"fraction": 0.1, "priority": 300_000}, {"fraction": 0.5, "priority": 200_000}]
+
+
+def test_a_part_of_the_sample_goes_first_and_with_its_own_priority() -> None:
+    request = simulation(total_events=1000, production_steps=STEPS)
+    seen = [next_round(request, balance(n, n, n), 1, 10) for n in (50, 100, 499, 500, 999)]
+    assert [(step.events, step.priority) for step in seen] == [
+        (50, 300_000), (400, 200_000), (1, 200_000), (500, 100_000), (1, 100_000)
+    ]  # fmt: skip
+    assert next_round(request, balance(), 0, 10).priority == 300_000
+
+
+def test_of_the_input_a_part_goes_first_as_well() -> None:
+    request = reprocessing(production_steps=STEPS)
+    seen = [balance(available=100 - done, processed_files=done) for done in (5, 10, 60)]
+    assert [files_to_plan(request, state) for state in seen] == [5, 40, None]
+    assert [next_round(request, state, 1, 10).priority for state in seen] == [300_000, 200_000, 100_000]
+    assert next_round(request, balance(), 0, 10).priority == 300_000, "before the input is known"
+
+
+@given(
+    total=st.integers(1, 10**6),
+    fractions=st.lists(st.floats(0.001, 0.999), max_size=5, unique=True),
+    per_round=st.integers(1, 10**6),
+)
+def test_production_steps_neither_lose_nor_repeat_an_event(
+    total: int, fractions: list[float], per_round: int
+) -> None:
+    steps = [{"fraction": part, "priority": 200_000 - k} for k, part in enumerate(sorted(fractions))]
+    request = simulation(total_events=total, production_steps=steps)
+    per_round = max(per_round, total // 50)
+    planned, priorities = 0, []
+    while (step := next_round(request, balance(planned, planned, planned), 1, 100)).need is Need.ROUND:
+        planned += min(step.events, per_round)
+        priorities.append(step.priority or 0)
+    assert planned == total
+    assert priorities == sorted(priorities, reverse=True)
+
+
+@given(units=st.integers(1, 1000), done=st.integers(0, 1000))
+def test_the_last_tenth_of_the_work_units_goes_first(units: int, done: int) -> None:
+    done = min(done, units)
+    raised = tail_priority(5, done, units) > 5
+    assert raised == (0 < units - done <= units / 10)
 
 
 @given(before=st.integers(1, 10**9), wanted=st.integers(1, 10**9))

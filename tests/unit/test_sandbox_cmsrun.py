@@ -1,5 +1,6 @@
 """Steps of type cmsRun, with a stand-in release whose cmsRun executes the configuration and writes job reports."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,22 @@ def test_simulation_is_told_its_events_lumis_and_seeds(site: Site) -> None:
     assert again["seeds"] == wanted["seeds"] != other["seeds"]
 
 
+def test_each_step_runs_with_its_own_threads_and_streams_within_the_cores_of_the_job(site: Site) -> None:
+    own = [{"cores": 2, "event_streams": 1}, {}, {"cores": 16}]
+    names = ("GEN", "SIM", "RECO")
+    steps = [step(name, "cmsRun", **RELEASE, **more) for name, more in zip(names, own, strict=True)]
+    plan = manifest(steps=steps, outputs=[output("RAWSIMoutput", "RECO", "AODSIM")], cores=4)
+    job = run(site, plan)
+    assert job.status == 0, job.stderr
+    options = [told(job, f"step_{n}_{name}")["options"] for n, name in enumerate(names, start=1)]
+    assert [(item["numberOfThreads"], item["numberOfStreams"]) for item in options] == [
+        (2, 1),
+        (4, 0),
+        (4, 0),
+    ]
+    assert [entry["threads"] for entry in job.report["steps"]] == [2, 4, 4]
+
+
 def test_input_is_read_from_the_sites_storage(site: Site) -> None:
     files = [put(site, "/store/data/a.root", 1, 50), put(site, "/store/data/b.root", 51, 100)]
     files[0]["first_event"] = 11
@@ -139,6 +156,47 @@ def test_of_several_files_the_one_that_the_error_names_is_bad(site: Site) -> Non
     message = f"Fatal Root Error while reading file:{site.path('/store/data/b.root')}"
     job = run(site, cms_manifest(nodes=nodes), source="PoolSource", exit=8022, message=message)
     assert job.report["bad_input_files"] == ["/store/data/b.root"]
+
+
+def test_an_input_that_was_skipped_fails_a_job_that_ended_well(site: Site) -> None:
+    files = [put(site, f"/store/data/{name}.root", 1, 50) for name in "abc"]
+    skipped = f'<SkippedFile Pfn="file:{site.path("/store/data/b.root")}" Lfn="" />'
+    plan = cms_manifest(nodes={"proc_000001": of_files(files)})
+    job = run(site, plan, source="PoolSource", extra=skipped)
+    assert (job.status, job.report["exit_code"]) == (85, 8021)
+    assert job.report["bad_input_files"] == ["/store/data/b.root"]
+    assert site.files() == sorted(file["lfn"] for file in files)
+
+
+def test_a_file_of_somebody_else_that_was_skipped_is_no_failure(site: Site) -> None:
+    other = '<SkippedFile Pfn="root://door.example//store/mc/pileup.root" Lfn="/store/mc/pileup.root" />'
+    assert run(site, cms_manifest(), extra=other).status == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "status", "code"),
+    [
+        ("<ShutdownSignal/>", 0, 9000),
+        ("<ShutdownSignal/>", 40, 9000),
+        ('<FrameworkError ExitStatus="8901" Type="UnexpectedJobTermination"/>', 0, 8901),
+        ('<FrameworkError ExitStatus="8901" Type="UnexpectedJobTermination"/>', 3, 3),
+    ],
+)
+def test_a_report_that_never_came_to_its_end_is_no_success(
+    site: Site, extra: str, status: int, code: int
+) -> None:
+    job = run(site, cms_manifest(), exit=status, report="success", extra=extra)
+    assert (job.report["exit_code"], site.files()) == (code, [])
+
+
+def test_nobody_knows_what_a_step_has_done_whose_report_never_came_to_its_end(site: Site) -> None:
+    plan = cms_manifest()
+    plan["payload"]["steps"][0]["repeatable"] = False
+    ended = '<FrameworkError ExitStatus="8901" Type="UnexpectedJobTermination"/>'
+    job = run(site, plan, exit=3, report="success", extra=ended)
+    assert (job.report["exit_code"], job.report["cause_code"]) == (99501, 3)
+    failed = run(site, plan, exit=8501)
+    assert (failed.report["exit_code"], failed.report["not_repeatable"]["outcome"]) == (8501, "failed")
 
 
 @pytest.mark.parametrize(("report", "code"), [("success", 85), ("none", 85), ("success", 134)])
@@ -199,7 +257,7 @@ def test_a_chain_of_cmsrun_steps_keeps_the_last_output(site: Site) -> None:
 def test_a_pilot_never_asks_a_generator_to_change_lumi_early(site: Site) -> None:
     plan = cms_manifest(
         nodes={"proc_000001": event_range(1, 400, first_lumi=1, per_lumi=40)},
-        pilot={"first_events": 15, "time_budget_sec": 600, "tolerance": 1e-9, "target_job_sec": 60},
+        pilot={"first_events": 15, "time_budget_sec": 600, "tolerance": 1e-9},
     )
     job = run(site, plan, mode="pilot")
     assert job.status == 0, job.stderr
@@ -223,3 +281,16 @@ def test_unmerged_files_of_cmsrun_are_merged_by_cmsrun(site: Site) -> None:
     [entry] = job.report["outputs"]
     assert [event[2] for event in events(site.path(entry["lfn"]))] == list(range(101, 301))
     assert entry["merged_from"] == [file["lfn"] for file in files]
+
+
+def test_a_configuration_that_is_damaged_on_its_way_is_not_run(site: Site) -> None:
+    job = run(site, cms_manifest(parameters={"pset_sha256": "0" * 64}))
+    assert job.report["exit_code"] == 11003
+    assert "did not arrive as it was sent" in job.stderr + json.dumps(job.report)
+
+
+def test_a_configuration_that_has_its_digest_is_run(site: Site) -> None:
+    text = CONFIGURATION.format(source="EmptySource", standin={})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    job = run(site, cms_manifest(parameters={"pset_sha256": digest}))
+    assert job.status == 0, job.stderr

@@ -80,6 +80,12 @@ def test_merging_really_merges_and_keeps_every_event(site: Site) -> None:
     assert len(site.files()) == 4
 
 
+def test_a_merge_has_one_thread_however_many_the_steps_have(site: Site) -> None:
+    files = unmerged(site, [10, 20])
+    job = run(site, "merge", files, steps=[step(cores=4)], cores=8)
+    assert [entry["threads"] for entry in job.report["steps"]] == [1]
+
+
 def test_large_files_are_copied_and_small_ones_merged_up_to_the_target(site: Site) -> None:
     files = unmerged(site, [2000, 10, 20, 30])
     job = run(site, "merge", files, merge_target_bytes=files[0]["size_bytes"] + 1)

@@ -1,4 +1,4 @@
-"""The pilot: measuring while producing, and what its measurements recommend."""
+"""The pilot: measuring while producing."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox import portion, sizing
+from sandbox import cost, portion
 from sandbox.manifest import InputFile, Node
 from tests.unit.sandbox_kit import PREFIX, Record, Site, event_range, manifest, of_files, output, step
 from wms2.local.payload import check, make_inputs
@@ -19,7 +19,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def pilot_plan(**changes: Any) -> Record:
-    return {"first_events": 20, "time_budget_sec": 60, "tolerance": 0.3, "target_job_sec": 100, **changes}
+    return {"first_events": 20, "time_budget_sec": 60, "tolerance": 0.3, **changes}
 
 
 def run(site: Site, plan: Record) -> Record:
@@ -44,15 +44,12 @@ def test_a_pilot_doubles_until_its_measurements_agree_and_abandons_the_rest(site
     assert list(found.numbers) == list(range(1001, 1001 + sum(sizes)))
     names = [f"{PREFIX}_proc_000001_1234_RAWSIMoutput_{n + 1}.root" for n in range(len(sizes))]
     assert [Path(entry["lfn"]).name for entry in report["outputs"]] == names
-    recommended = pilot["recommended"]
-    cost = sizing.Cost(pilot["startup_sec"], pilot["time_per_event"])
-    assert recommended["events_per_job"] == sizing.events_per_job(cost, 100)
-    assert recommended["memory_mb"] == 2000
-    assert recommended["time_per_job_sec"] == pytest.approx(cost.of(recommended["events_per_job"]), rel=0.05)
-    written = sum(entry["size_bytes"] for entry in report["outputs"])
-    assert recommended["output_size_per_event_kb"] == pytest.approx(written / 60 / 1000, rel=0.01)
     [per_step] = pilot["per_step"]
     assert (per_step["step"], per_step["time_per_event"]) == ("GEN", pilot["time_per_event"])
+    assert (per_step["events"], per_step["threads"]) == (sum(sizes), 1)
+    assert per_step["memory_mb"] == report["peak_rss_mb"]
+    written = sum(entry["size_bytes"] for entry in report["outputs"])
+    assert per_step["output_bytes"] == sum(i["output_bytes"] for i in pilot["iterations"]) == written
     assert [(s["name"], s["events_written"]) for s in report["steps"]] == [("GEN", sum(sizes))]
 
 
@@ -123,37 +120,24 @@ COSTS = st.floats(0.001, 1000)
 )
 def test_a_fit_separates_start_up_from_events(startup: float, per_event: float, sizes: list[int]) -> None:
     measurements = [(events, startup + per_event * events) for events in sizes]
-    cost = sizing.fit(measurements)
+    fitted = cost.fit(measurements)
     largest = max(sizes)
     if per_event * largest >= 0.11 * (startup + per_event * largest):
-        assert cost.of(largest) == pytest.approx(startup + per_event * largest, rel=1e-3)
-        assert cost.sec_per_event == pytest.approx(per_event, rel=1e-2)
+        assert fitted.of(largest) == pytest.approx(startup + per_event * largest, rel=1e-3)
+        assert fitted.sec_per_event == pytest.approx(per_event, rel=1e-2)
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.floats(0.001, 10**6)), min_size=1))
-def test_no_measurement_makes_a_useless_recommendation(measurements: list[tuple[int, float]]) -> None:
-    cost = sizing.fit(measurements)
-    assert cost.sec_per_event > 0
-    assert cost.startup_sec >= 0
-    assert sizing.events_per_job(cost, 28800) >= 1
+def test_no_measurement_makes_events_free_or_start_up_negative(measurements: list[tuple[int, float]]) -> None:
+    fitted = cost.fit(measurements)
+    assert fitted.sec_per_event > 0
+    assert fitted.startup_sec >= 0
 
 
 def test_start_up_alone_is_not_taken_for_free_events() -> None:
     measurements = [(10, 0.6), (20, 0.61), (40, 0.6001)]
-    assert sizing.fit(measurements) == sizing.Cost(0.0, 0.6001 / 40)
-    assert not sizing.converged(measurements, 0.1)
-
-
-@pytest.mark.parametrize(("per_event", "events"), [(1000.0, 28), (288.5, 99), (10.0, 2800), (1e9, 1)])
-def test_events_per_job_are_round_where_they_are_many(per_event: float, events: int) -> None:
-    assert sizing.events_per_job(sizing.Cost(5.0, per_event), 28800) == events
-
-
-@pytest.mark.parametrize(
-    ("peak", "cores", "memory"), [(500, 1, 2000), (2000, 1, 2400), (9000, 1, 3000), (9000, 4, 10800)]
-)
-def test_memory_is_a_fifth_above_the_peak_within_what_sites_offer(peak: int, cores: int, memory: int) -> None:
-    assert sizing.memory_mb(peak, cores) == memory
+    assert cost.fit(measurements) == cost.Cost(0.0, 0.6001 / 40)
+    assert not cost.converged(measurements, 0.1)
 
 
 @given(

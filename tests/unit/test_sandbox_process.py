@@ -77,6 +77,14 @@ def test_a_report_measures_each_step(site: Site) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "parameters", [{"cores": "many"}, {"cores": -1}, {"event_streams": 1.5}, {"event_streams": -1}]
+)
+def test_threads_and_streams_of_a_step_are_numbers(site: Site, parameters: dict[str, Any]) -> None:
+    job = site.process(manifest(steps=[step(**parameters)]))
+    assert (job.report["exit_code"], "whole number" in job.report["exit_message"]) == (7002, True)
+
+
 def test_each_step_reads_what_the_step_before_it_wrote(site: Site) -> None:
     steps = [step("GEN", kb_per_event=0.2, filter_efficiency=0.5), step("RECO", kb_per_event=0.4)]
     outputs = [output(), output("AODoutput", "RECO", "AODSIM")]
@@ -305,6 +313,23 @@ def test_what_runs_beside_a_job_is_written_for_python_3_9(package: str) -> None:
         ast.parse(path.read_text(), feature_version=(3, 9)) for path in (REPOSITORY / package).glob("*.py")
     ]
     assert len(modules) > 5
+
+
+@pytest.mark.parametrize("package", ["sandbox", "post_script"])
+def test_what_runs_beside_a_job_asks_for_nothing_that_python_3_9_lacks(package: str) -> None:
+    """Unions in annotations must not be evaluated, and some keywords and names came later."""
+    for path in (REPOSITORY / package).glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        futures = {name.name for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names}
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+        assert "annotations" in futures or not any(function.returns for function in functions), path
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        keywords = {(ast.unparse(call.func), keyword.arg) for call in calls for keyword in call.keywords}
+        assert keywords.isdisjoint({("dataclass", "slots"), ("dataclass", "kw_only"), ("zip", "strict")}), (
+            path
+        )
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)} | futures
+        assert names.isdisjoint({"pairwise", "bit_count", "UTC", "Self", "StrEnum", "tomllib"}), path
 
 
 def children_of(pid: int) -> list[int]:

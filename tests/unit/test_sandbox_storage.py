@@ -1,5 +1,6 @@
 """storage.json as CMS sites write it, and the tools behind it."""
 
+import errno
 import json
 import os
 import signal
@@ -108,6 +109,50 @@ def test_a_folder_gets_a_whole_file_or_none(tmp_path: Path) -> None:
     with pytest.raises(Differs):
         Folder().put(source, str(tmp_path / "other"), "00000000")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "source"]
+
+
+class Shaky(Folder):
+    """A mounted storage on which copies fail in the middle, as often as it is told."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.copies = 0
+
+    def _copy_out(self, source: Path, target: Path, checksum: str) -> None:
+        self.copies += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        super()._copy_out(source, target, checksum)
+
+
+@pytest.mark.parametrize(
+    ("errors", "copies", "arrives"),
+    [
+        ([OSError(errno.ESTALE, "stale file handle")], 2, True),
+        ([Differs("torn"), OSError(errno.EIO, "input/output error")], 3, True),
+        ([Differs("torn")] * 3, 3, False),
+        ([OSError(errno.EIO, "input/output error")] * 3, 3, False),
+        ([OSError(errno.ENOSPC, "no space left on device")], 1, False),
+    ],
+)
+def test_a_mounted_storage_gets_three_chances_where_another_may_help(
+    tmp_path: Path, errors: list[Exception], copies: int, arrives: bool
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"events" * 1000)
+    folder = Shaky(*errors)
+    if arrives:
+        folder.put(source, str(tmp_path / "target"), adler32(source))
+    else:
+        with pytest.raises(TransferError):
+            folder.put(source, str(tmp_path / "target"), adler32(source))
+    assert (folder.copies, (tmp_path / "target").exists()) == (copies, arrives)
+
+
+def test_removing_a_file_takes_what_a_killed_copy_left_of_it_as_well(tmp_path: Path) -> None:
+    (tmp_path / ".a.root.part").write_bytes(b"half")
+    Folder().remove(str(tmp_path / "a.root"))
+    assert list(tmp_path.iterdir()) == []
 
 
 class Remote:
@@ -219,6 +264,21 @@ def test_a_whole_job_runs_against_a_remote_storage(site: Site, remote: Remote) -
     found = check([Path(f"{remote.root}{entry['lfn']}")])
     assert (found.events, found.duplicates) == (50, 0)
     assert job.report["inputs"] == [{"lfn": files[0]["lfn"], "events_read": 50}]
+
+
+def test_a_job_whose_input_does_not_come_ends_in_time_to_report_it(site: Site, remote: Remote) -> None:
+    site.describe([{"protocol": "XRootD", "access": "global-rw", "prefix": "root://door.example/"}])
+    tools = site.folder / "tools"
+    tools.mkdir()
+    (tools / "xrdcp").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tools / "xrdcp").chmod(0o755)
+    (site.folder / "job.ad").write_text("MaxWallTimeMins = 0.03\n")
+    files = make_inputs(site.folder, 1, 50, locations=["remote"])
+    environment = {**remote.environment, "PATH": f"{tools}:{remote.environment['PATH']}"}
+    environment["_CONDOR_JOB_AD"] = str(site.folder / "job.ad")
+    job = site.process(manifest(nodes={"proc_000001": of_files(files)}), **environment)
+    assert (job.report["exit_code"], job.report["steps"]) == (50664, [])
+    assert job.report["exit_message"].startswith("wall time: the job may run for 2 s")
 
 
 def test_a_job_killed_while_it_copies_ends_the_copy_and_takes_it_back(site: Site, remote: Remote) -> None:

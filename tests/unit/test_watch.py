@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.test_cli_requests import overview
 from wms2.cli.observer import NO_WORKER, Sight
 from wms2.cli.pace import CHANGES_KEPT, Sample, remembered, rest_seconds
-from wms2.cli.request_watch import Lines, line
+from wms2.cli.request_watch import Lines, line, waits_for
+from wms2.models.input_rule import InputProgress
 from wms2.models.request import RequestStatus
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -78,3 +79,13 @@ def test_without_a_terminal_a_line_is_told_once_for_each_change(capsys: pytest.C
         lines.show([Sight(after(seconds), overview(RequestStatus.ACTIVE, produced=produced))])
     told = capsys.readouterr().err.splitlines()
     assert [text[:8] for text in told] == ["00:00:00", "00:00:02"]
+
+
+def test_a_request_whose_input_is_fetched_waits_for_that_and_not_for_a_slot() -> None:
+    fetched = InputProgress(rse_expression="T2_CH_CERN", rules=1, files=10, files_there=4)
+    queued = overview(RequestStatus.QUEUED)
+    assert waits_for(queued.model_copy(update={"input": fetched})) == (
+        "waits for its input: 4 of 10 files at T2_CH_CERN"
+    )
+    there = fetched.model_copy(update={"rules_ok": 1, "files_there": 10})
+    assert waits_for(queued.model_copy(update={"input": there})).startswith("waits for a slot")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wms2.cli.worker import in_one_line
+from wms2.cli.log import in_one_line
 from wms2.errors import UserError
 
 NOWHERE = "127.0.0.1:1"

@@ -17,37 +17,53 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tests.conftest import PATIENCE_SEC
+from wms2.core.decisions import DECIDED
 from wms2.models.actions import Action
+from wms2.models.audit import Action as AuditedAction
+from wms2.models.input_rule import FetchedInput, InputProgress
 from wms2.models.messages import (
     Alert,
+    Changes,
     ClosedRound,
     DagObservation,
     DagOrder,
+    DropAction,
+    Dropped,
     FollowOrder,
+    JudgedSites,
     OperatorAction,
     OutputAnnounced,
     OutputOrder,
     PlannedRoundReport,
     PlanOrder,
+    RankOrder,
+    RescueOrder,
     RoundOrder,
+    RulesOrder,
     Slot,
     SlotRequest,
     StatusRecord,
     SubmittedDag,
+    TimeLimits,
 )
 from wms2.models.next_round import Need, NextRound
-from wms2.models.progress import DagOutcome, RoundProgress
+from wms2.models.progress import DagOutcome, RoundProgress, Sighting
 from wms2.models.request import RequestStatus
 from wms2.models.request_state import RequestState
-from wms2.models.sizing import MeasuredSizing
+from wms2.models.sizing import KnownSizing
+from wms2.models.undo import UndoOrder
 from wms2.temporal.attributes import INTEGERS, KEYWORDS
 from wms2.temporal.ids import request_id
 from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
 from wms2.worker import workflow_runner
+from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.request import RequestWorkflow
 
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
+SLOW_DATASET = "/MinBias/Run2024A-Slow-v1/GEN-SIM"
+"""One that is never announced."""
 HOST = "here"
+INPUT_PATIENCE = timedelta(hours=1)
 
 
 # In the sandbox each of them would import this module anew, pytest included.
@@ -57,10 +73,12 @@ class QuietOutput:
 
     def __init__(self) -> None:
         self.word = ""
+        self.retried = 0
 
     @workflow.run
     async def run(self, order: OutputOrder) -> None:
-        await workflow.wait_condition(lambda: self.word in ("finish", "freeze"))
+        last_words = ("freeze",) if order.dataset == SLOW_DATASET else ("finish", "freeze")
+        await workflow.wait_condition(lambda: self.word in last_words)
         parent = workflow.get_external_workflow_handle(request_id(order.request))
         if self.word == "finish":
             announced = OutputAnnounced(dataset=order.dataset, files=1, events=1)
@@ -77,8 +95,23 @@ class QuietOutput:
         self.word = "finish"
 
     @workflow.signal
+    def retry(self) -> None:
+        self.retried += 1
+
+    @workflow.signal
     def freeze(self) -> None:
         self.word = "freeze"
+
+    @workflow.query
+    def retries(self) -> int:
+        return self.retried
+
+
+@workflow.defn(name="UndoWorkflow", sandboxed=False)
+class QuietUndo:
+    @workflow.run
+    async def run(self, order: UndoOrder) -> UndoOrder:
+        return order
 
 
 class World:
@@ -90,6 +123,7 @@ class World:
         self.ends: list[DagOutcome] = []
         """How the DAG runs end, in turn; completed when none is left."""
         self.failed_units = 1
+        self.step_priority: int | None = None
         self.lend_slots = True
         self.hang_in_follow = False
         self.stuck: dict[str, timedelta] = {}
@@ -97,10 +131,36 @@ class World:
         self.done: list[str] = []
         self.statuses: list[str] = []
         self.alerts: list[str] = []
+        self.audited: list[AuditedAction] = []
+        self.decided: list[AuditedAction] = []
+        self.planned: list[PlanOrder] = []
         self.attempts: list[str] = []
         self.closed: list[RoundOrder] = []
         self.told: list[int] = []
+        self.followed_in: list[str] = []
+        """The runs of the workflow that had a DAG followed."""
         self.discrepancies: tuple[str, ...] = ()
+        self.bans: tuple[str, ...] = ()
+        self.sites_left: tuple[str, ...] = ("T2_CH_CERN",)
+        self.asked: list[SlotRequest] = []
+        self.ranks: list[int] = []
+        self.rescues: list[RescueOrder] = []
+        self.attempts_given: list[int | None] = []
+        self.changes: list[Changes] = []
+        self.dropped: list[DropAction] = []
+        self.units_waiting = self.units_judged = 0
+        self.verdict_helps = True
+        """Whether the next verdict lets all try again that wait for one."""
+        self.judged_when_reviewed = False
+        self.rules: list[list[str]] = []
+        self.looks: list[InputProgress] = []
+        """What is seen of an input that is fetched, in turn; the last one is seen again and again."""
+        self.looked_at: list[datetime] = []
+        self.limits: dict[RequestStatus, timedelta] = {}
+        self.sighting = Sighting.QUEUED
+        self.told_people: list[str] = []
+        self.closed_by: list[str] = []
+        """The task queues on which rounds were closed."""
 
     def progress(self, outcome: DagOutcome) -> RoundProgress:
         whole = outcome in (DagOutcome.COMPLETED,)
@@ -110,6 +170,11 @@ class World:
             nodes_total=50, nodes_done=5 * done, nodes_failed=0, jobs_idle=0, jobs_running=0, jobs_held=0,
             events_total=1000, events_done=100 * done,
         )  # fmt: skip
+
+    def observation(self, outcome: DagOutcome) -> DagObservation:
+        return DagObservation(
+            progress=self.progress(outcome), units_waiting=self.units_waiting, units_judged=self.units_judged
+        )
 
     def break_down(self, name: str) -> None:
         self.done.append(name)
@@ -125,16 +190,34 @@ class World:
         return True
 
     @activity.defn
-    async def next_round(self, name: str, sizing: MeasuredSizing | None) -> NextRound:
+    async def next_round(self, name: str, sizing: KnownSizing) -> NextRound:
         self.break_down("next_round")
-        return NextRound(need=self.rounds[0] if self.rounds else Need.NOTHING, events=100)
+        need = self.rounds[0] if self.rounds else Need.NOTHING
+        return NextRound(need=need, events=100, priority=self.step_priority)
+
+    @activity.defn
+    async def record_action(self, action: AuditedAction) -> bool:
+        (self.decided if action.action == DECIDED else self.audited).append(action)
+        return True
 
     @activity.defn
     async def raise_alert(self, alert: Alert) -> None:
+        self.break_down("raise_alert")
         self.alerts.append(alert.kind)
+        self.told_people.append(alert.message)
+
+    @activity.defn
+    async def time_limits(self) -> TimeLimits:
+        return TimeLimits(limits=self.limits)
+
+    @activity.defn
+    async def look_for_dag(self, dag: SubmittedDag) -> Sighting:
+        self.break_down("look_for_dag")
+        return self.sighting
 
     @activity.defn
     async def ask_admission(self, ask: SlotRequest) -> None:
+        self.asked.append(ask)
         if self.lend_slots:
             slot = Slot(request=ask.request, round=ask.round, host=HOST, said=ask.said)
             await self.client.get_workflow_handle(request_id(ask.request)).signal("slot_granted", slot)
@@ -146,6 +229,7 @@ class World:
     @activity.defn
     async def plan_round(self, order: PlanOrder) -> PlannedRoundReport:
         self.break_down("plan_round")
+        self.planned.append(order)
         self.rounds.pop(0)
         return PlannedRoundReport(
             folder=Path("/f"), work_units=10, jobs=10, events=100, next_lumi=order.first_lumi + 10
@@ -161,11 +245,27 @@ class World:
     async def follow_dag(self, order: FollowOrder) -> DagObservation:
         self.break_down("follow_dag")
         self.told.append(order.units_told)
+        self.followed_in.append(activity.info().workflow_run_id or "")
         while self.hang_in_follow:
             activity.heartbeat()
             await asyncio.sleep(0.1)
         outcome = self.ends.pop(0) if self.ends else DagOutcome.COMPLETED
-        return DagObservation(progress=self.progress(outcome))
+        return self.observation(outcome)
+
+    @activity.defn
+    async def review_dag(self, dag: SubmittedDag) -> DagObservation:
+        self.break_down("review_dag")
+        if self.judged_when_reviewed:
+            self.units_waiting, self.units_judged = 0, self.units_waiting
+        return self.observation(DagOutcome.PARTIAL)
+
+    @activity.defn
+    async def apply_rules(self, order: RulesOrder) -> None:
+        self.break_down("apply_rules")
+        self.rules.append([rule.name for rule in order.rules])
+        self.attempts_given.append(order.attempts)
+        if self.verdict_helps:
+            self.units_waiting, self.units_judged = 0, self.units_waiting
 
     @activity.defn
     async def stop_dag(self, dag: SubmittedDag, reason: str) -> DagObservation:
@@ -174,32 +274,105 @@ class World:
         return DagObservation(progress=self.progress(DagOutcome.STOPPED))
 
     @activity.defn
+    async def judge_sites(self, dag: SubmittedDag) -> JudgedSites:
+        return JudgedSites(banned=self.bans, left=self.sites_left)
+
+    @activity.defn
     async def close_round(self, order: RoundOrder) -> ClosedRound:
         self.break_down("close_round")
         self.closed.append(order)
+        self.closed_by.append(activity.info().task_queue)
         return ClosedRound(units_produced=10, units_abandoned=0, discrepancies=self.discrepancies)
+
+    @activity.defn
+    async def record_priority(self, action: AuditedAction) -> None:
+        self.audited.append(action)
+
+    @activity.defn
+    async def rank_round(self, order: RankOrder) -> None:
+        self.break_down("rank_round")
+        self.ranks.append(order.priority)
+
+    @activity.defn
+    async def prepare_rescue(self, order: RescueOrder) -> None:
+        self.break_down("prepare_rescue")
+        self.rescues.append(order)
+
+    @activity.defn
+    async def apply_changes(self, action: AuditedAction, changes: Changes) -> None:
+        self.break_down("apply_changes")
+        self.audited.append(action)
+        self.changes.append(changes)
+
+    @activity.defn
+    async def drop_work(self, action: AuditedAction, asked: DropAction) -> Dropped:
+        self.break_down("drop_work")
+        self.audited.append(action)
+        self.dropped.append(asked)
+        return Dropped(files=len(asked.files))
+
+    @activity.defn
+    async def write_invalidation(self, action: AuditedAction) -> None:
+        self.break_down("write_invalidation")
+
+    @activity.defn
+    async def supersede(self, action: AuditedAction) -> str:
+        self.break_down("supersede")
+        self.audited.append(action)
+        return f"{action.request_name}_v2"
+
+    @activity.defn
+    async def supersede_outputs(self, name: str) -> None:
+        self.break_down("supersede_outputs")
+
+    @activity.defn
+    async def start_clone(self, name: str) -> None:
+        self.break_down("start_clone")
+
+    @activity.defn
+    async def fetch_input(self, name: str) -> FetchedInput:
+        self.break_down("fetch_input")
+        self.looked_at.append(activity.info().scheduled_time)
+        progress = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return FetchedInput(progress=progress, patience_hours=INPUT_PATIENCE.total_seconds() / 3600)
+
+    @activity.defn
+    async def release_input(self, name: str) -> int:
+        self.break_down("release_input")
+        return 1
 
     def activities(self) -> list[Callable[..., Awaitable[Any]]]:
         return [
-            self.record_status, self.next_round, self.raise_alert, self.ask_admission, self.give_back_slot,
-            self.plan_round, self.submit_dag, self.follow_dag, self.stop_dag, self.close_round,
+            self.record_status, self.next_round, self.record_action, self.raise_alert, self.ask_admission,
+            self.give_back_slot, self.plan_round, self.submit_dag, self.follow_dag, self.stop_dag,
+            self.judge_sites, self.close_round,
+            self.record_priority, self.rank_round, self.prepare_rescue, self.apply_changes, self.drop_work,
+            self.write_invalidation, self.supersede, self.start_clone, self.review_dag, self.apply_rules,
+            self.supersede_outputs, self.fetch_input, self.release_input, self.time_limits, self.look_for_dag,
         ]  # fmt: skip
 
 
 class Life:
     """A request workflow in its world."""
 
-    def __init__(self, env: WorkflowEnvironment) -> None:
+    def __init__(self, env: WorkflowEnvironment, world: World | None = None) -> None:
         self.env = env
-        self.world = World(env.client)
+        self.world = world or World(env.client)
         self.name = f"life_{uuid.uuid4().hex[:8]}"
 
     async def begin(
-        self, status: RequestStatus = RequestStatus.SUBMITTED, status_since: datetime | None = None
+        self,
+        status: RequestStatus = RequestStatus.SUBMITTED,
+        status_since: datetime | None = None,
+        replaces: str = "",
+        waits_for: str = "",
+        prefetch: str = "",
+        priority: int = 1,
+        datasets: tuple[str, ...] = (DATASET,),
     ) -> None:
         state = RequestState(
-            request_name=self.name, requestor="tester", campaign="Tests", priority=1, datasets=(DATASET,),
-            status=status, status_since=status_since,
+            request_name=self.name, requestor="tester", campaign="Tests", priority=priority, datasets=datasets,
+            status=status, status_since=status_since, replaces=replaces, waits_for=waits_for, prefetch=prefetch,
         )  # fmt: skip
         await self.env.client.start_workflow(
             RequestWorkflow.run, state, id=request_id(self.name), task_queue=WORKFLOWS
@@ -214,15 +387,45 @@ class Life:
         return result
 
     async def say(self, action: Action, action_id: str | None = None) -> str:
-        asked = OperatorAction(
-            action=action, actor="operator", reason="because", action_id=action_id or uuid.uuid4().hex
+        return await self.ask(
+            OperatorAction(
+                action=action, actor="operator", reason="because", action_id=action_id or uuid.uuid4().hex
+            )
         )
-        answer: str = await self.handle.execute_update(str(action), asked, result_type=str)
+
+    async def ask(self, asked: OperatorAction) -> str:
+        answer: str = await self.handle.execute_update(str(asked.action), asked, result_type=str)
         return answer
+
+    async def state(self) -> RequestState:
+        found: RequestState = await self.handle.query("state", result_type=RequestState)
+        return found
 
     async def until(self, status: RequestStatus) -> None:
         async with asyncio.timeout(PATIENCE_SEC):
             while not self.world.statuses or self.world.statuses[-1] != str(status):
+                await asyncio.sleep(0.05)
+
+    async def until_held_again(self, before: int) -> None:
+        async with asyncio.timeout(PATIENCE_SEC):
+            while self.world.statuses.count(RequestStatus.HELD) <= before:
+                await asyncio.sleep(0.05)
+
+    async def until_told(self, words: str) -> None:
+        """Until the logbook says so."""
+        async with asyncio.timeout(PATIENCE_SEC):
+            while not any(words in line for line in (await self.state()).logbook):
+                await asyncio.sleep(0.05)
+
+    async def until_alert(self, kind: str) -> None:
+        """Until such an alert was raised, whatever else was."""
+        async with asyncio.timeout(PATIENCE_SEC):
+            while kind not in self.world.alerts:
+                await asyncio.sleep(0.05)
+
+    async def until_done(self, activity: str) -> None:
+        async with asyncio.timeout(PATIENCE_SEC):
+            while activity not in self.world.done:
                 await asyncio.sleep(0.05)
 
     async def until_alerted(self, *kinds: str) -> None:
@@ -234,11 +437,14 @@ class Life:
 
 
 @asynccontextmanager
-async def living(env: WorkflowEnvironment, *, watched: bool = True) -> AsyncIterator[Life]:
-    """With `watched` false no worker takes up the followers."""
-    life = Life(env)
-    workflows = [RequestWorkflow, QuietOutput]
-    queues: list[tuple[str, list[type]]] = [(WORKFLOWS, workflows), (host_queue(HOST), [])]
+async def living(
+    env: WorkflowEnvironment, *, served: bool = True, watched: bool = True, world: World | None = None
+) -> AsyncIterator[Life]:
+    """With `served` false no worker takes up the work on the host, with `watched` false none the followers."""
+    life = Life(env, world)
+    workflows = [RequestWorkflow, QuietOutput, QuietUndo, AdmissionWorkflow]
+    queues: list[tuple[str, list[type]]] = [(WORKFLOWS, workflows)]
+    queues += [(host_queue(HOST), [])] if served else []
     queues += [(watch_queue(HOST), [])] if watched else []
     async with AsyncExitStack() as workers:
         for queue, flows in queues:

@@ -2,14 +2,15 @@
 
 import asyncio
 import random
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import pytest
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
@@ -19,7 +20,8 @@ with workflow.unsafe.imports_passed_through():
     from tests.workflows.servers import real_server, skipping_server
     from wms2.activities.admission import AdmissionActivities, signal_admission
     from wms2.core.admission import AdmissionState
-    from wms2.models.messages import HostReport, Slot, SlotRequest
+    from wms2.models.audit import Action
+    from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
     from wms2.temporal.ids import ADMISSION, request_id
     from wms2.temporal.queues import WORKFLOWS
     from wms2.temporal.retries import RECORD
@@ -66,14 +68,50 @@ async def client(environment: WorkflowEnvironment) -> AsyncIterator[Client]:
         yield environment.client
 
 
+@activity.defn
+async def record_action(action: Action) -> bool:
+    audited.append(action)
+    return True
+
+
+audited: list[Action] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_audited() -> None:
+    audited.clear()
+
+
 def worker(client: Client) -> Worker:
     activities = AdmissionActivities(client)
     return Worker(
         client,
         task_queue=WORKFLOWS,
         workflows=[AdmissionWorkflow, Holder],
-        activities=[activities.ask_admission, activities.give_back_slot, activities.closed_requests],
+        activities=[
+            activities.ask_admission,
+            activities.give_back_slot,
+            activities.closed_requests,
+            record_action,
+        ],
     )
+
+
+async def know_hosts(client: Client, dagmans: dict[str, int]) -> None:
+    await signal_admission(client, "know_hosts", HostList(at=datetime.now(UTC), dagmans=dagmans))
+
+
+async def change(client: Client, action: str, action_id: str = "", **given: int) -> AdmissionState:
+    order = AdmissionOrder.model_validate(
+        {
+            "action": action,
+            "actor": "operator",
+            "reason": "because",
+            "action_id": action_id or uuid.uuid4().hex,
+            **given,
+        }
+    )
+    return await client.get_workflow_handle(ADMISSION).execute_update(AdmissionWorkflow.change, order)
 
 
 def asked(request: str, priority: int = 1) -> SlotRequest:
@@ -97,8 +135,8 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def test_45_requests_at_a_limit_of_5_get_their_slots_in_perfect_order(client: Client) -> None:
-    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=1000))
-    await signal_admission(client, "set_limit", 0)
+    await know_hosts(client, {"submit-a": 1000})
+    await change(client, "drain")
     chance = random.Random(45)
     priorities = {f"req_{number:02}": chance.randrange(5) for number in range(45)}
     holders = [
@@ -111,7 +149,8 @@ async def test_45_requests_at_a_limit_of_5_get_their_slots_in_perfect_order(clie
 
     await until(all_wait)
     turns = {name: waiter.turn for name, waiter in (await admission_state(client)).waiting.items()}
-    await signal_admission(client, "set_limit", 5)
+    await change(client, "set", limit=5)
+    await change(client, "resume")
     # One after the other: each that is waited for lets time pass, and two at once let it pass twice over.
     slots = [await holder.result() for holder in holders]
 
@@ -141,7 +180,7 @@ async def grants(client: Client) -> tuple[list[str], int]:
 async def test_the_slot_of_a_terminated_request_is_freed_within_the_hour(
     environment: WorkflowEnvironment, client: Client
 ) -> None:
-    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=11))
+    await know_hosts(client, {"submit-a": 11})
     leaking = await start_holder(client, asked("leaking", 9), minutes=60 * 24)
     await until(lambda: has_slot(leaking))
     patient = await start_holder(client, asked("patient", 5), minutes=60 * 24)
@@ -168,13 +207,13 @@ async def waiting_are(client: Client, names: set[str]) -> bool:
 async def test_a_request_that_is_gone_when_its_turn_comes_hands_it_to_the_next(client: Client) -> None:
     await signal_admission(client, "ask", asked("never_started", 9))
     next_one = await start_holder(client, asked("next_one"))
-    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=11))
+    await know_hosts(client, {"submit-a": 11})
     [slot] = await next_one.result()
-    assert slot == Slot(request="next_one", round=0, host="submit-a")
+    assert slot == Slot(request="next_one", round=0, host="submit-a", idle_jobs=100)
 
 
 async def test_a_request_that_asks_twice_is_told_twice_and_holds_one_slot(client: Client) -> None:
-    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=1000))
+    await know_hosts(client, {"submit-a": 1000})
     holder = await start_holder(client, asked("forgetful"), minutes=60)
     await until(lambda: has_slot(holder))
     await signal_admission(client, "ask", asked("forgetful"))
@@ -186,8 +225,97 @@ async def test_a_request_that_asks_twice_is_told_twice_and_holds_one_slot(client
     assert len((await admission_state(client)).leases) == 1
 
 
+async def test_a_drained_admission_lends_nothing_until_it_is_resumed_and_what_is_lent_stays(
+    client: Client,
+) -> None:
+    await know_hosts(client, {"submit-a": 1000})
+    running = await start_holder(client, asked("running"), minutes=60 * 24)
+    await until(lambda: has_slot(running))
+    assert (await change(client, "drain")).draining
+    late = await start_holder(client, asked("late"), minutes=60 * 24)
+    await until(lambda: waiting_are(client, {"late"}))
+    assert list((await admission_state(client)).leases) == ["running"]
+    await change(client, "resume")
+    await until(lambda: has_slot(late))
+    assert list((await admission_state(client)).leases) == ["running", "late"]
+    assert [(one.action, one.actor, one.reason) for one in audited] == [
+        ("admission_drain", "operator", "because"),
+        ("admission_resume", "operator", "because"),
+    ]
+
+
+async def test_limits_change_while_it_runs_and_what_does_not_fit_is_refused_unrecorded(
+    client: Client,
+) -> None:
+    await know_hosts(client, {"submit-a": 1000})
+    await change(client, "set", limit=1, idle_budget=10)
+    holders = [await start_holder(client, asked(f"req_{number}"), minutes=60 * 24) for number in range(3)]
+
+    async def lent(number: int) -> bool:
+        return len((await admission_state(client)).leases) == number
+
+    await until(lambda: waiting_are(client, {"req_1", "req_2"}))
+    assert (await admission_state(client)).idle_lent == 10
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await change(client, "set", limit=2)
+    assert "2 slots need an idle budget of 20 jobs at least" in str(refused.value.cause)
+    await change(client, "set", "only-once", limit=2, idle_budget=20)
+    await until(lambda: lent(2))
+    await change(client, "set", limit=3, idle_budget=30)
+    await until(lambda: lent(3))
+    await change(client, "set", "only-once", limit=2, idle_budget=20)
+    assert (await admission_state(client)).limit == 3
+    slots = [slot for holder in holders for slot in await holder.query(Holder.slots)]
+    assert [slot.idle_jobs for slot in slots] == [1, 1, 1]
+    assert [one.detail for one in audited][:2] == [
+        {"limit": 1, "idle_budget": 10},
+        {"limit": 2, "idle_budget": 20},
+    ]
+
+
+async def test_a_higher_priority_overtakes_those_in_line(client: Client) -> None:
+    await know_hosts(client, {"submit-a": 11})
+    running = await start_holder(client, asked("running"), minutes=60)
+    await until(lambda: has_slot(running))
+    first = await start_holder(client, asked("first", 5), minutes=60)
+    second = await start_holder(client, asked("second", 4), minutes=60)
+    await until(lambda: waiting_are(client, {"first", "second"}))
+    await signal_admission(client, "ask", asked("second", 6))
+    for holder in (running, first, second):
+        await holder.result()
+    lent, most = await grants(client)
+    assert lent == [request_id(name) for name in ("running", "second", "first")]
+    assert most == 1
+
+
+async def test_a_round_whose_own_host_is_full_or_gone_keeps_nobody_waiting(client: Client) -> None:
+    await know_hosts(client, {"full": 11, "free": 33})
+    filling = await start_holder(client, asked("filling", 9).model_copy(update={"host": "full"}), 60 * 24)
+    await until(lambda: has_slot(filling))
+    bound = await start_holder(client, asked("bound", 8).model_copy(update={"host": "full"}), 60 * 24)
+    absent = await start_holder(client, asked("absent", 7).model_copy(update={"host": "vanished"}), 60 * 24)
+    anywhere = await start_holder(client, asked("anywhere", 1), minutes=60 * 24)
+    await until(lambda: has_slot(anywhere))
+    assert await waiting_are(client, {"bound", "absent"})
+    await know_hosts(client, {"full": 22, "free": 33, "vanished": 11})
+    await until(lambda: has_slot(bound))
+    await until(lambda: has_slot(absent))
+    assert (await absent.query(Holder.slots))[0].host == "vanished"
+
+
+async def test_what_a_request_has_is_free_as_soon_as_admission_hears_that_it_is_gone(client: Client) -> None:
+    await know_hosts(client, {"submit-a": 11})
+    leaking = await start_holder(client, asked("leaking", 9), minutes=60 * 24)
+    await until(lambda: has_slot(leaking))
+    patient = await start_holder(client, asked("patient", 5), minutes=60 * 24)
+    await until(lambda: waiting_are(client, {"patient"}))
+    await leaking.terminate("lost")
+    await signal_admission(client, "forget", ["leaking", "never_known"])
+    await until(lambda: has_slot(patient))
+
+
 async def test_a_recorded_history_replays(environment: WorkflowEnvironment, client: Client) -> None:
-    await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=11))
+    await know_hosts(client, {"submit-a": 11})
     await signal_admission(client, "ask", asked("never_started"))
     holders = [await start_holder(client, asked(f"req_{number}"), minutes=45) for number in range(4)]
     for holder in holders:
@@ -210,7 +338,7 @@ async def test_admission_continues_as_new_when_its_history_is_long_and_forgets_n
         worker(environment.client),
     ):
         client = environment.client
-        await signal_admission(client, "host_ready", HostReport(host="submit-a", dagmans=22))
+        await know_hosts(client, {"submit-a": 22})
         first = await client.get_workflow_handle(ADMISSION).describe()
         holders = [await start_holder(client, asked(f"req_{number}"), minutes=60) for number in range(2)]
 

@@ -18,12 +18,15 @@ with workflow.unsafe.imports_passed_through():
     from tests.workflows.servers import skipping_server
     from wms2.models.messages import OutputAnnounced, OutputOrder
     from wms2.models.output_state import OutputState
+    from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import output_id, request_id
     from wms2.temporal.queues import WORKFLOWS
     from wms2.workflows.output_dataset import OutputDatasetWorkflow
 
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
 ORDER = OutputOrder(request="simulation", dataset=DATASET)
+TRIES_SEC = 20
+"""Longer than the tries of one activity, shorter than with the first wait after them."""
 ANNOUNCED = OutputAnnounced(dataset=DATASET, files=3, events=300)
 
 
@@ -43,6 +46,10 @@ class Listener:
         self._told.append(f"announced {announced.dataset} {announced.files}")
 
     @workflow.signal
+    def output_stuck(self, stuck: OutputStuck) -> None:
+        self._told.append(f"stuck {stuck.problem}")
+
+    @workflow.signal
     def output_frozen(self, dataset: str) -> None:
         self._told.append(f"frozen {dataset}")
 
@@ -52,14 +59,16 @@ class Listener:
 
 
 class Service:
-    """In place of DBS and the database: each call is noted, `failing` ones are refused, `gate` delays them."""
+    """In place of DBS, Rucio and the database: each call is noted, `failing` ones are refused, `gate` delays them."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.finished = 0
-        self.failing: set[str] = set()
+        self.failing: dict[str, str] = {}
         self.gate = asyncio.Event()
         self.gate.set()
+        self.protected = Protected(files=3)
+        self.placed = Placed(waiting=0, complete=True)
 
     async def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -72,14 +81,24 @@ class Service:
             self.finished += 1
             raise
         self.finished += 1
-        if name in self.failing:
-            raise ApplicationError(f"{name} is refused", type="DbsRefused")
+        if kind := self.failing.get(name):
+            raise ApplicationError(f"{name} does not work", type=kind)
 
     @activity.defn
-    async def register_outputs(self, order: OutputOrder) -> int:
-        assert order == ORDER
-        await self._call("register")
-        return 3
+    async def protect_outputs(self, order: OutputOrder) -> Protected:
+        assert (order.request, order.dataset) == (ORDER.request, ORDER.dataset)
+        await self._call("protect")
+        return self.protected
+
+    @activity.defn
+    async def register_blocks(self, order: OutputOrder) -> Registered:
+        await self._call("register all" if order.finishing else "register")
+        return Registered(blocks=1, files=3)
+
+    @activity.defn
+    async def place_blocks(self, order: OutputOrder) -> Placed:
+        await self._call("place")
+        return self.placed
 
     @activity.defn
     async def announce_output(self, order: OutputOrder) -> OutputAnnounced:
@@ -100,7 +119,12 @@ async def environment(service: Service) -> AsyncIterator[WorkflowEnvironment]:
             started.client,
             task_queue=WORKFLOWS,
             workflows=[OutputDatasetWorkflow, Listener],
-            activities=[service.register_outputs, service.announce_output],
+            activities=[
+                service.protect_outputs,
+                service.register_blocks,
+                service.place_blocks,
+                service.announce_output,
+            ],
         ),
     ):
         yield started
@@ -140,55 +164,94 @@ async def until(reached: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def until_finished(service: Service, calls: int, handle: WorkflowHandle[Any, Any]) -> None:
-    """So many calls are done, and the workflow has taken note of the last one."""
-
-    async def reached() -> bool:
-        state = await handle.query(OutputDatasetWorkflow.state)
-        return service.finished >= calls and (state.registered > 0 or bool(state.problem))
-
-    await until(reached)
+async def _state(handle: WorkflowHandle[Any, Any]) -> OutputState:
+    return await handle.query(OutputDatasetWorkflow.state)
 
 
-async def test_files_are_registered_at_the_start_and_with_each_news(client: Client, service: Service) -> None:
+async def until_state(handle: WorkflowHandle[Any, Any], reached: Callable[[OutputState], bool]) -> None:
+    async def is_reached() -> bool:
+        return reached(await _state(handle))
+
+    await until(is_reached)
+
+
+async def until_true(condition: Callable[[], bool]) -> None:
+    async def is_true() -> bool:
+        return condition()
+
+    await until(is_true)
+
+
+async def test_files_are_protected_at_the_start_and_with_each_news(client: Client, service: Service) -> None:
     handle = await start(client)
-    await until_finished(service, 1, handle)
+    await until_state(handle, lambda state: state.protected == 3)
     await handle.signal("news")
-    await until_finished(service, 2, handle)
-    await until(lambda: _registered(handle, 6))
-    assert service.calls == ["register"] * 2
-    assert "6 files registered" in await details(handle)
-
-
-async def _registered(handle: WorkflowHandle[Any, Any], files: int) -> bool:
-    return (await handle.query(OutputDatasetWorkflow.state)).registered == files
+    await until_state(handle, lambda state: state.protected == 6)
+    assert service.calls == ["protect"] * 2
+    assert "6 files protected at their sites, 0 registered in DBS" in await details(handle)
 
 
 async def test_news_that_come_together_are_looked_at_once(client: Client, service: Service) -> None:
     service.gate.clear()
     handle = await start(client)
-    await until(lambda: _is(service.calls == ["register"]))
+    await until_true(lambda: service.calls == ["protect"])
     for _ in range(20):
         await handle.signal("news")
     service.gate.set()
-    await until(lambda: _registered(handle, 6))
-    assert service.calls == ["register"] * 2
+    await until_state(handle, lambda state: state.protected == 6)
+    assert service.calls == ["protect"] * 2
 
 
-async def _is(condition: bool) -> bool:
-    return condition
-
-
-async def test_when_no_more_comes_it_looks_once_more_and_announces(client: Client, service: Service) -> None:
+async def test_a_block_that_is_full_is_registered_while_others_are_open(
+    client: Client, service: Service
+) -> None:
+    service.protected = Protected(files=3, blocks_due=True)
     handle = await start(client)
-    await until_finished(service, 1, handle)
+    await until_true(lambda: service.calls == ["protect", "register", "place"])
+    await until_state(handle, lambda state: state.registered == 3)
+
+
+async def test_an_open_block_is_closed_when_its_time_has_come(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.protected = Protected(files=3, next_due_sec=3600)
+    handle = await start(environment.client)
+    await until_state(handle, lambda state: state.close_at is not None)
+    assert service.calls == ["protect"]
+    service.protected = Protected(files=0, blocks_due=True)
+    await environment.sleep(3700)
+    await until_true(lambda: service.calls == ["protect", "protect", "register", "place"])
+
+
+async def test_when_no_more_comes_it_closes_all_blocks_and_announces(
+    client: Client, service: Service
+) -> None:
+    handle = await start(client)
+    await until_state(handle, lambda state: state.protected == 3)
     await handle.signal("finish")
     assert await handle.result() == ANNOUNCED
-    assert service.calls == ["register", "register", "announce"]
+    assert service.calls == ["protect", "protect", "register all", "place", "announce"]
     assert await told(client) == [f"announced {DATASET} 3"]
     history = await handle.fetch_history()
     replayer = Replayer(workflows=[OutputDatasetWorkflow], data_converter=pydantic_data_converter)
     await replayer.replay_workflow(history)
+
+
+async def test_it_is_announced_when_its_blocks_are_where_they_should_be_and_rucio_is_asked_every_five_minutes(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.placed = Placed(waiting=2, trouble="the rule for T1_US_FNAL_Tape is stuck")
+    handle = await start(environment.client)
+    await handle.signal("finish")
+    await until_state(handle, lambda state: state.waiting == 2)
+    assert "2 blocks are not yet where they should be" in await details(handle)
+    assert "the rule for T1_US_FNAL_Tape is stuck" in await details(handle)
+    before = service.calls.count("place")
+    await environment.sleep(3600)
+    asked = service.calls.count("place") - before
+    assert 1 <= asked <= 12
+    service.placed = Placed(waiting=0, complete=True)
+    assert await handle.result() == ANNOUNCED
 
 
 async def test_it_finishes_although_the_request_is_gone(client: Client, service: Service) -> None:
@@ -197,46 +260,62 @@ async def test_it_finishes_although_the_request_is_gone(client: Client, service:
     assert await handle.result() == ANNOUNCED
 
 
-@pytest.mark.parametrize("call", ["register", "announce"])
-async def test_a_failure_is_shown_and_tried_again_within_the_hour(
+@pytest.mark.parametrize("call", ["protect", "register all", "place", "announce"])
+async def test_what_fails_is_tried_again_later_and_later_and_then_a_person_is_called(
     environment: WorkflowEnvironment, service: Service, call: str
 ) -> None:
-    service.failing.add(call)
+    service.failing[call] = "Unavailable"
     handle = await start(environment.client)
     await handle.signal("finish")
-    await until(lambda: _problem(handle))
-    assert (
-        f"**Problem**, tried again within an hour or with the next news: {call} is refused"
-        in await details(handle)
-    )
-    before = service.calls.count(call)
-    await environment.sleep(3 * 3600 + 60)
-    await until(lambda: _is(service.calls.count(call) >= before + 3))
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: bool(state.problem))
+    assert f"{call} does not work" in await details(handle)
+    await environment.sleep(15 * 3600)
+    await until(lambda: _was_told(environment.client, f"stuck {call} does not work"))
+    assert (await _state(handle)).failures >= 7
     service.failing.clear()
+    await handle.signal("retry")
     assert await handle.result() == ANNOUNCED
-    assert await told(environment.client) == [f"announced {DATASET} 3"]
-
-
-async def _problem(handle: WorkflowHandle[Any, Any]) -> bool:
-    return bool((await handle.query(OutputDatasetWorkflow.state)).problem)
-
-
-async def test_a_failure_is_tried_again_at_once_with_the_next_news(client: Client, service: Service) -> None:
-    service.failing.add("register")
-    handle = await start(client)
-    await until(lambda: _problem(handle))
-    service.failing.clear()
-    await handle.signal("news")
-    await until(lambda: _registered(handle, 3))
     assert "Problem" not in await details(handle)
+
+
+async def _was_told(client: Client, words: str) -> bool:
+    return words in await told(client)
+
+
+async def test_it_waits_between_its_tries_whatever_the_news(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Unavailable"
+    handle = await start(environment.client)
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: state.failures == 1)
+    tries = service.calls.count("protect")
+    for _ in range(5):
+        await handle.signal("news")
+    assert (await _state(handle)).failures == 1
+    assert service.calls.count("protect") == tries
+    service.failing.clear()
+    await environment.sleep(120)
+    await until_state(handle, lambda state: state.protected == 3 and not state.problem)
+
+
+async def test_what_was_refused_is_a_persons_business_at_once(client: Client, service: Service) -> None:
+    service.failing["protect"] = "Refused"
+    handle = await start(client)
+    await until(lambda: _was_told(client, "stuck protect does not work"))
+    assert service.calls == ["protect"]
+    service.failing.clear()
+    await handle.signal("retry")
+    await until_state(handle, lambda state: state.protected == 3)
 
 
 async def test_frozen_with_nothing_under_way_it_says_so_and_ends(client: Client, service: Service) -> None:
     handle = await start(client)
-    await until_finished(service, 1, handle)
+    await until_state(handle, lambda state: state.protected == 3)
     await handle.signal("freeze")
     assert await handle.result() is None
-    assert service.calls == ["register"]
+    assert service.calls == ["protect"]
     assert await told(client) == [f"frozen {DATASET}"]
 
 
@@ -245,19 +324,15 @@ async def test_frozen_it_waits_for_the_call_under_way_and_starts_no_other(
 ) -> None:
     service.gate.clear()
     handle = await start(client)
-    await until(lambda: _is(service.calls == ["register"]))
+    await until_true(lambda: service.calls == ["protect"])
     await handle.signal("finish")
     await handle.signal("freeze")
-    await until(lambda: _frozen(handle))
+    await until_state(handle, lambda state: state.frozen)
     assert (service.finished, await told(client)) == (0, [])
     service.gate.set()
     assert await handle.result() is None
-    assert (service.calls, service.finished) == (["register"], 1)
+    assert (service.calls, service.finished) == (["protect"], 1)
     assert await told(client) == [f"frozen {DATASET}"]
-
-
-async def _frozen(handle: WorkflowHandle[Any, Any]) -> bool:
-    return (await handle.query(OutputDatasetWorkflow.state)).frozen
 
 
 async def test_what_it_knows_survives_a_new_start_of_its_history(
@@ -267,9 +342,11 @@ async def test_what_it_knows_survives_a_new_start_of_its_history(
         return info.continued_run_id is None
 
     monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", in_first_run)
-    handle = await start(client, OutputState(**ORDER.model_dump(), registered=5, finishing=True))
+    handle = await start(
+        client, OutputState(request=ORDER.request, dataset=DATASET, protected=5, finishing=True)
+    )
     assert await handle.result() == ANNOUNCED
-    assert service.calls == ["register", "announce"]
+    assert service.calls == ["protect", "register all", "place", "announce"]
     runs = client.get_workflow_handle(handle.id)
-    assert (await runs.query(OutputDatasetWorkflow.state)).registered == 8
+    assert (await runs.query(OutputDatasetWorkflow.state)).protected == 8
     assert (await runs.describe()).run_id != handle.first_execution_run_id

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
+from tests.conftest import PATIENCE_SEC
 from tests.workflows.life import DATASET, Life, QuietOutput
 from wms2.core.lifecycle import FITS
 from wms2.models.actions import Action
@@ -29,6 +30,22 @@ async def test_a_request_lives_from_submission_to_completion(life: Life) -> None
     ]  # fmt: skip
     assert life.world.attempts == ["0:1", "1:1"]
     assert state.next_lumi == 21
+
+
+async def test_a_request_whose_slot_it_never_heard_of_asks_again_when_somebody_sees_that(life: Life) -> None:
+    life.world.lend_slots = False
+    await life.begin()
+    async with asyncio.timeout(PATIENCE_SEC):
+        while not life.world.asked:
+            await asyncio.sleep(0.05)
+        life.world.lend_slots = True
+        await life.handle.signal("ask_again")
+        # No time is skipped here: the twelve hours after which it asks by itself do not pass.
+        while len(life.world.asked) < 2:
+            await asyncio.sleep(0.05)
+    first, second = life.world.asked[:2]
+    assert first == second
+    assert (await life.end()).status is RequestStatus.COMPLETED
 
 
 async def test_a_few_failures_are_rescued_with_the_slot_kept(life: Life) -> None:
@@ -65,6 +82,22 @@ async def test_rescues_that_do_not_help_hold_the_request(life: Life) -> None:
     assert life.world.attempts == ["0:1", "0:2", "0:3", "0:4"]
     await life.say(Action.FAIL)
     assert (await life.end()).status is RequestStatus.FAILED
+
+
+async def test_a_dag_that_people_remove_again_and_again_uses_no_rescue_up_and_is_held_in_the_end(
+    life: Life,
+) -> None:
+    life.world.rounds = [Need.ROUND]
+    life.world.ends = [DagOutcome.STOPPED] * 4
+    await life.begin()
+    await life.until(RequestStatus.HELD)
+    state = await life.state()
+    assert "the DAG was removed 4 times by hand" in state.held_reason
+    assert life.world.attempts == ["0:1", "0:2", "0:3", "0:4"]
+    assert state.open_round is not None
+    assert (state.open_round.failure_rescues, state.open_round.retried) == (0, False)
+    await life.say(Action.ABORT)
+    await life.end()
 
 
 async def test_a_stop_resumes_the_same_round_and_does_not_count_as_a_rescue(life: Life) -> None:
@@ -256,3 +289,17 @@ async def test_an_abort_does_not_wait_for_an_output_workflow_that_is_gone(life: 
 def test_no_action_fits_a_request_that_has_ended() -> None:
     for statuses in FITS.values():
         assert not any(status.is_final for status in statuses)
+
+
+async def test_a_round_with_much_news_keeps_every_history_short(life: Life) -> None:
+    life.world.rounds = [Need.ROUND]
+    looks_of_thirty_days, news = 30 * 4, 300
+    life.world.ends = [DagOutcome.RUNNING] * (looks_of_thirty_days + news)
+    await life.begin()
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert len(life.world.followed_in) == looks_of_thirty_days + news + 1
+    runs = set(life.world.followed_in)
+    assert len(runs) > 1, "the round went on in another history"
+    for run in runs:
+        told = await life.env.client.get_workflow_handle(life.handle.id, run_id=run).describe()
+        assert told.history_length < 2_000

@@ -25,6 +25,27 @@ class OutputModule(_Parameters):
     pass
 
 
+class SecSource(_Parameters):
+    pass
+
+
+class _Typed(_Parameters):
+    def __init__(self, type_name, **parameters):
+        super().__init__(**parameters)
+        self._type_name = type_name
+
+    def type_(self):
+        return self._type_name
+
+
+class EDProducer(_Typed):
+    pass
+
+
+class EDFilter(_Typed):
+    pass
+
+
 class EndPath:
     def __init__(self, module):
         self.module = module
@@ -36,7 +57,16 @@ class Process:
         self.maxEvents = PSet(input=int32(-1))
 
     def outputModules_(self):
-        return {name: value for name, value in vars(self).items() if isinstance(value, OutputModule)}
+        return self._of(OutputModule)
+
+    def producers_(self):
+        return self._of(EDProducer)
+
+    def filters_(self):
+        return self._of(EDFilter)
+
+    def _of(self, kind):
+        return {name: value for name, value in vars(self).items() if isinstance(value, kind)}
 
 
 def _number(least, most):

@@ -1,0 +1,85 @@
+"""The command line against real servers, in a namespace and a database of its own."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.integration.output_world import World
+from tests.integration.publishing import Publisher
+from tests.integration.rounds import unique
+from tests.stand_in import services, stand_in_rucio
+from wms2.adapters.dbs import Dbs
+from wms2.cli import main
+from wms2.config import Settings, load_settings
+from wms2.local.sites import SITES, write_sites
+from wms2.temporal.bootstrap import bootstrap
+from wms2.temporal.client import connect
+
+
+class Run:
+    def __init__(self, code: int, stdout: str, stderr: str) -> None:
+        self.code, self.stdout, self.stderr = code, stdout, " ".join(stderr.split())
+
+    def json(self) -> Any:
+        assert self.code == 0, self.stderr
+        return json.loads(self.stdout)
+
+
+@pytest.fixture
+def namespace(stack: Settings) -> str:
+    """Where no other test's worker answers, and no other test's requests are."""
+    name = unique("cli")
+
+    async def prepare() -> None:
+        settings = stack.model_copy(update={"temporal_namespace": name})
+        client = await connect(settings)
+        # Two workers that start at the same moment, and one that starts later.
+        await asyncio.gather(bootstrap(client, settings), bootstrap(client, settings))
+        await bootstrap(client, settings)
+
+    asyncio.run(prepare())
+    return name
+
+
+@pytest.fixture
+def settings(stack: Settings, namespace: str, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("WMS2_HOME", str(stack.home))
+    monkeypatch.setenv("WMS2_TEMPORAL_NAMESPACE", namespace)
+    monkeypatch.setenv("WMS2_DATABASE_URL", database_url)
+    monkeypatch.setenv("COLUMNS", "200")
+    return load_settings()
+
+
+@pytest.fixture
+def wms2(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str | Path) -> Run:
+        monkeypatch.setattr(sys, "argv", ["wms2", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        output = capsys.readouterr()
+        assert "Traceback" not in output.err
+        return Run(code, output.out, output.err)
+
+    return run
+
+
+@pytest.fixture
+def services_url(tmp_path: Path) -> Iterator[str]:
+    write_sites(tmp_path, SITES)
+    with services(tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+async def world(engine: Engine, services_url: str) -> AsyncIterator[World]:
+    async with Dbs(f"{services_url}/dbs") as dbs, stand_in_rucio(services_url) as rucio:
+        yield World(engine, services_url, dbs, rucio, Publisher(engine, dbs, rucio))

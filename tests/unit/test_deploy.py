@@ -1,0 +1,221 @@
+"""deploy/: what it names exists, and nothing in it listens further than this machine or holds a secret."""
+
+import configparser
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from wms2.cli import app
+from wms2.config import Settings
+from wms2.metrics.catalogue import ADMISSION, DATABASE, WORKER
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+RULES = yaml.safe_load((DEPLOY / "prometheus/wms2.rules.yml").read_text(encoding="utf-8"))
+ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
+DASHBOARD = json.loads((DEPLOY / "grafana/wms2.json").read_text(encoding="utf-8"))
+COMPOSE = yaml.safe_load((DEPLOY / "temporal-compose.yml").read_text(encoding="utf-8"))
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+METRIC = re.compile(r"\b((?:wms2|temporal)_[a-z0-9_]+)\b")
+OF_THE_API = {"wms2_api_request_seconds": ("method", "route", "status")}
+OF_THE_SDK = {
+    "temporal_activity_execution_failed",
+    "temporal_activity_schedule_to_start_latency",
+    "temporal_long_request_failure",
+    "temporal_worker_task_slots_available",
+    "temporal_workflow_task_execution_failed",
+}
+"""Those that a real worker was seen to serve: tests/workflows/test_worker_metrics.py."""
+
+
+def base(name: str) -> str:
+    """Of a histogram, too."""
+    return name.removesuffix("_bucket").removesuffix("_count")
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> list[Any]:
+    rules = [pytest.param(rule["expr"], id=rule["alert"]) for rule in ALERTS]
+    shown = [
+        pytest.param(target["expr"], id=f"{panel['title']} {target['refId']}")
+        for panel in panels()
+        for target in panel["targets"]
+    ]
+    return rules + shown
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_metric_that_rules_and_dashboard_name_exists(expression: str) -> None:
+    known = {*DATABASE, *ADMISSION, *WORKER, *OF_THE_API, *OF_THE_SDK}
+    named = {base(name) for name in METRIC.findall(expression)}
+    assert named <= known
+    assert named or "up{" in expression
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_label_that_they_choose_by_exists(expression: str) -> None:
+    labels_of = {name: meaning.labels for name, meaning in {**DATABASE, **ADMISSION, **WORKER}.items()}
+    labels_of |= OF_THE_API
+    for name, chosen in re.findall(r"(wms2_\w+)\{([^}]*)\}", expression):
+        labels = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", chosen)
+        assert set(labels) <= set(labels_of[base(name)])
+
+
+def test_a_dashboard_has_panels_that_do_not_cover_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not taken & cells
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: str(rule["alert"]))
+def test_every_alert_says_what_it_is_and_where_its_runbook_is(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("info", "warning", "critical")
+    assert rule["annotations"]["summary"]
+    document, _, section = rule["annotations"]["runbook_url"].partition("#")
+    headings = re.findall(r"^#+ (.+)$", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE)
+    assert section == rule["alert"].lower()
+    assert rule["alert"] in headings
+
+
+def test_every_runbook_belongs_to_an_alert() -> None:
+    text = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+    assert re.findall(r"^#+ (WMS2\w+)$", text, re.MULTILINE) == [rule["alert"] for rule in ALERTS]
+
+
+def test_every_metric_is_documented_with_its_labels() -> None:
+    text = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| `(wms2_\w+)` \|([^|]*)\|", text, re.MULTILINE))
+    for name, meaning in {**DATABASE, **ADMISSION, **WORKER}.items():
+        assert re.findall(r"`(\w+)`", listed[name]) == list(meaning.labels)
+
+
+KIND = re.compile(r"""(?:\bsound\(|\.alert\(|\bStep\(|kind=)\s*f?"([a-z0-9_]+(?:\{[\w.]+\})?)\"""")
+
+
+def test_every_kind_of_alert_that_the_code_raises_has_its_line_in_the_documents() -> None:
+    places = [ROOT / "wms2" / part for part in ("workflows", "activities", "db", "core")]
+    sources = "\n".join(
+        path.read_text(encoding="utf-8") for place in places for path in sorted(place.rglob("*.py"))
+    )
+    raised = {re.sub(r"\{.*\}", "STATUS", kind) for kind in KIND.findall(sources)}
+    assert {"long_STATUS", "lost_host", "lost_workflow", "undo", "credential", "reqmgr2"} <= raised
+    text = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+    assert raised <= set(re.findall(r"^\| `([a-zA-Z0-9_]+)` \|", text, re.MULTILINE))
+
+
+# The compose file
+
+
+def test_nothing_is_published_beyond_this_machine() -> None:
+    for service in COMPOSE["services"].values():
+        for port in service.get("ports", []):
+            assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
+
+
+def test_every_image_has_its_version() -> None:
+    for service in COMPOSE["services"].values():
+        assert re.fullmatch(r"[a-z0-9/-]+:\d+\.\d+(\.\d+)?", service["image"])
+    dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    bases = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", dockerfile, re.MULTILINE)
+    stages = {stage for _, stage in bases}
+    assert all(base in stages or re.search(r":\d+\.\d+\.\d+", base) for base, _ in bases)
+    targets = [service["build"]["target"] for service in COMPOSE["services"].values() if "build" in service]
+    assert set(targets) == stages
+
+
+def test_no_password_is_written_down_and_a_missing_one_is_asked_for() -> None:
+    for service in COMPOSE["services"].values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|PWD|DATABASE_URL", name):
+                assert re.search(r"\$\{\w+:\?", value)
+    for line in (DEPLOY / "example.env").read_text(encoding="utf-8").splitlines():
+        assert not re.match(r"\w*PASSWORD=.", line)
+
+
+def test_every_variable_of_the_compose_file_is_in_the_example() -> None:
+    text = (DEPLOY / "temporal-compose.yml").read_text(encoding="utf-8")
+    example = (DEPLOY / "example.env").read_text(encoding="utf-8")
+    assert set(re.findall(r"\$\{(\w+)", text)) == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
+
+
+def test_who_is_waited_for_is_there_and_one_that_ends_is_waited_for_to_end() -> None:
+    services = COMPOSE["services"]
+    one_shots = {name for name, service in services.items() if service.get("restart") == "on-failure:5"}
+    assert one_shots == {"temporal-schema", "temporal-namespace", "wms2-database"}
+    for service in services.values():
+        for name, how in service.get("depends_on", {}).items():
+            ends = how["condition"] == "service_completed_successfully"
+            assert ends == (name in one_shots)
+            assert ends or "healthcheck" in services[name]
+
+
+def test_every_file_that_is_mounted_is_there() -> None:
+    for service in COMPOSE["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            # Whoever deploys it writes the configuration of the REST service.
+            if source.startswith("./") and source != "./wms2":
+                assert (DEPLOY / source).exists()
+
+
+def test_every_setting_that_is_deployed_exists() -> None:
+    known = {f"WMS2_{name.upper()}" for name in Settings.model_fields} | {"WMS2_HOST"}
+    beside = {"WMS2_DB_PASSWORD", "WMS2_CONDOR_CONFIG_DIR", "WMS2_UID", "WMS2_GID"}
+    files = [DEPLOY / "temporal-compose.yml", DEPLOY / "Dockerfile", *(DEPLOY / "systemd").iterdir()]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    assert set(re.findall(r"\bWMS2_[A-Z_]+\b", text)) <= known | beside
+
+
+# Commands
+
+
+def commands() -> list[Any]:
+    of_units = [
+        pytest.param(shlex.split(line)[1:], id=path.name)
+        for path in UNITS
+        for line in re.findall(r"^ExecStart=(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    of_services = [
+        pytest.param(service["command"], id=name)
+        for name, service in COMPOSE["services"].items()
+        if name.startswith("wms2-")
+    ]
+    return of_units + of_services
+
+
+@pytest.mark.parametrize("words", commands())
+def test_every_command_that_is_deployed_exists_with_its_options(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    rest = list(words)
+    while hasattr(command, "commands"):
+        command = command.commands[rest.pop(0)]
+    command.make_context("wms2", rest)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: str(path.name))
+def test_a_unit_comes_back_by_itself_and_may_do_little(path: Path) -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[method-assign,assignment]
+    unit.read(path)
+    service = unit["Service"]
+    assert service["Restart"] == "always"
+    assert service["User"] == "wms2"
+    assert service["NoNewPrivileges"] == "yes"
+    assert service["ProtectSystem"] == "strict"
+    assert service["CapabilityBoundingSet"] == ""
+    assert service["EnvironmentFile"] == "/etc/wms2/wms2.env"
+    assert "PASSWORD" not in path.read_text(encoding="utf-8")

@@ -1,0 +1,122 @@
+"""A request and its outputs: those that do not get on, those that are taken back, those that are replaced."""
+
+import asyncio
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer, Worker
+
+from tests.conftest import PATIENCE_SEC
+from tests.workflows.life import DATASET, HOST, Life, QuietOutput
+from tests.workflows.servers import skipping_server
+from tests.workflows.test_remedies import held_by_failures
+from wms2.models.actions import Action
+from wms2.models.messages import Alert, Slot
+from wms2.models.output_steps import OutputStuck
+from wms2.models.request import RequestStatus
+from wms2.models.undo import Undone, UndoOrder
+from wms2.temporal.ids import output_id, undo_id
+from wms2.temporal.queues import WORKFLOWS
+from wms2.workflows.undo import UndoWorkflow
+
+STUCK = OutputStuck(dataset=DATASET, problem="Rucio has no room")
+UNDO = UndoOrder(request="simulation", actor="operator", reason="because", action_id="1")
+
+
+async def test_outputs_that_do_not_get_on_hold_the_request_and_release_tries_again(life: Life) -> None:
+    life.world.lend_slots = False
+    await life.begin()
+    await life.until(RequestStatus.QUEUED)
+    await life.handle.signal("output_stuck", STUCK)
+    await life.handle.signal("output_stuck", STUCK)
+    async with asyncio.timeout(PATIENCE_SEC):
+        while not life.world.asked:
+            await asyncio.sleep(0.05)
+    life.world.lend_slots = True
+    (asked,) = life.world.asked
+    slot = Slot(request=asked.request, round=asked.round, host=HOST, said=asked.said)
+    await life.handle.signal("slot_granted", slot)
+    await life.until(RequestStatus.HELD)
+    state = await life.state()
+    assert state.held_reason == f"{DATASET} does not get on: Rucio has no room"
+    assert sum("Rucio has no room" in line for line in state.logbook) == 2, "once when told, once when held"
+    assert len(life.world.closed) == 1, "the round that was on its way was run to its end"
+    output = life.env.client.get_workflow_handle(output_id(life.name, DATASET))
+    assert await output.query(QuietOutput.retries) == 0
+    await life.say(Action.RELEASE)
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert await output.query(QuietOutput.retries) == 1
+    assert len(life.world.closed) == 2
+
+
+async def test_a_request_that_failed_has_its_outputs_taken_back(life: Life) -> None:
+    await held_by_failures(life)
+    await life.say(Action.FAIL)
+    assert (await life.end()).status is RequestStatus.FAILED
+    undo = life.env.client.get_workflow_handle(undo_id(life.name, None), result_type=UndoOrder)
+    order = await undo.result()
+    assert (order.request, order.dataset, order.actor) == (life.name, None, "operator")
+    assert "because" in order.reason
+
+
+async def test_a_request_that_was_aborted_or_restarted_keeps_its_outputs(life: Life) -> None:
+    await held_by_failures(life)
+    await life.say(Action.RESTART)
+    assert (await life.end()).status is RequestStatus.FAILED
+    assert "write_invalidation" not in life.world.done
+
+
+async def test_the_outputs_of_the_version_before_are_superseded_when_this_one_is_complete(life: Life) -> None:
+    await life.begin(replaces="earlier")
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert life.world.done.count("supersede_outputs") == 1
+
+
+async def test_a_first_version_supersedes_nothing(life: Life) -> None:
+    await life.begin()
+    await life.end()
+    assert "supersede_outputs" not in life.world.done
+
+
+class Undoing:
+    """In place of DBS and Rucio."""
+
+    def __init__(self, failing: int) -> None:
+        self.failing = failing
+        self.tries = 0
+        self.alerts: list[Alert] = []
+
+    @activity.defn
+    async def undo_outputs(self, order: UndoOrder) -> Undone:
+        assert order == UNDO
+        self.tries += 1
+        if self.tries <= self.failing:
+            raise ApplicationError("Rucio does not answer", type="Refused")
+        return Undone(datasets=1)
+
+    @activity.defn
+    async def raise_alert(self, alert: Alert) -> None:
+        self.alerts.append(alert)
+
+    async def run(self, client: Client) -> Undone:
+        activities = [self.undo_outputs, self.raise_alert]
+        async with Worker(client, task_queue=WORKFLOWS, workflows=[UndoWorkflow], activities=activities):
+            handle = await client.start_workflow(
+                UndoWorkflow.run, UNDO, id=undo_id(UNDO.request, None), task_queue=WORKFLOWS
+            )
+            async with asyncio.timeout(PATIENCE_SEC):
+                undone = await handle.result()
+            replayer = Replayer(workflows=[UndoWorkflow], data_converter=pydantic_data_converter)
+            await replayer.replay_workflow(await handle.fetch_history())
+            return undone
+
+
+async def test_what_cannot_be_taken_back_is_tried_again_and_reported() -> None:
+    undoing = Undoing(failing=8)
+    async with await skipping_server() as environment:
+        assert (await undoing.run(environment.client)).datasets == 1
+    assert undoing.tries == 9
+    assert [alert.kind for alert in undoing.alerts] == ["undo"] * 3, "after the sixth failure, with each"
+    assert "Rucio does not answer" in undoing.alerts[0].message
