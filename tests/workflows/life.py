@@ -423,6 +423,12 @@ class Life:
             while kind not in self.world.alerts:
                 await asyncio.sleep(0.05)
 
+    async def until_asked(self) -> None:
+        """Until admission was asked for a slot."""
+        async with asyncio.timeout(PATIENCE_SEC):
+            while not self.world.asked:
+                await asyncio.sleep(0.05)
+
     async def until_done(self, activity: str) -> None:
         async with asyncio.timeout(PATIENCE_SEC):
             while activity not in self.world.done:

@@ -34,9 +34,7 @@ async def test_who_waits_for_a_slot_asks_for_it_anew_with_the_new_priority(life:
     life.world.rounds = [Need.ROUND]
     life.world.lend_slots = False
     await life.begin()
-    async with asyncio.timeout(PATIENCE_SEC):
-        while not life.world.asked:
-            await asyncio.sleep(0.05)
+    await life.until_asked()
     life.world.lend_slots = True
     assert "has the priority 7" in await prioritise(life, 7)
     assert (await life.end()).status is RequestStatus.COMPLETED

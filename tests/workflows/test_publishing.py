@@ -31,9 +31,7 @@ async def test_outputs_that_do_not_get_on_hold_the_request_and_release_tries_aga
     await life.until(RequestStatus.QUEUED)
     await life.handle.signal("output_stuck", STUCK)
     await life.handle.signal("output_stuck", STUCK)
-    async with asyncio.timeout(PATIENCE_SEC):
-        while not life.world.asked:
-            await asyncio.sleep(0.05)
+    await life.until_asked()
     life.world.lend_slots = True
     (asked,) = life.world.asked
     slot = Slot(request=asked.request, round=asked.round, host=HOST, said=asked.said)

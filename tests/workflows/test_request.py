@@ -152,10 +152,10 @@ async def test_a_stop_that_fails_holds_the_request_and_its_dag_is_followed_again
 async def test_a_hold_in_the_queue_leaves_the_queue(life: Life) -> None:
     life.world.lend_slots = False
     await life.begin()
-    await life.until(RequestStatus.QUEUED)
+    await life.until_asked()
     await life.say(Action.HOLD)
-    await life.until(RequestStatus.HELD)
-    assert life.world.done.count("give_back_slot") == 1
+    await life.until_done("give_back_slot")
+    assert life.world.statuses[-1] == "held"
     life.world.lend_slots = True
     await life.say(Action.RELEASE)
     assert (await life.end()).status is RequestStatus.COMPLETED
