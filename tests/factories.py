@@ -1,10 +1,12 @@
 """Requests and snapshots for tests: say what matters, leave the rest."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from wms2.core.sizing import sizing_of
 from wms2.models.plan import InputFile, Limits, Snapshot
 from wms2.models.request import Request
+from wms2.models.workflow import Round, RoundKind, RoundStatus
 
 SITES = ("T1_US_FNAL", "T2_CH_CERN", "T2_DE_DESY", "T2_US_Purdue")
 
@@ -53,6 +55,28 @@ def reprocessing(**changes: Any) -> Request:
         "payload_config": {"steps": [{"name": "RECO", "type": "demo"}]},
     }
     return simulation(**(fields | changes))
+
+
+def rounds(number: int, last: RoundStatus = RoundStatus.COMPLETED) -> list[Round]:
+    """As many rounds, all of them over but for the last one if so told."""
+    return [
+        Round(
+            request_name="simulation",
+            number=one,
+            kind=RoundKind.PRODUCTION if one else RoundKind.PILOT,
+            status=last if one == number - 1 else RoundStatus.COMPLETED,
+            snapshot_digest="0" * 64,
+            work_units=1,
+            nodes=4,
+            planned_events=100,
+            first_event=None,
+            last_event=None,
+            submit_host="here",
+            created_at=datetime(2024, 1, 1, tzinfo=UTC),
+            closed_at=None,
+        )
+        for one in range(number)
+    ]
 
 
 def input_file(

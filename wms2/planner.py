@@ -31,7 +31,7 @@ from wms2.core.rounds import files_to_plan, pilot_plan
 from wms2.core.sizing import events_per_job, sizing_of
 from wms2.core.splitting.pilot import pilot_files
 from wms2.core.splitting.selection import Selection
-from wms2.dagman.round_folder import write_round
+from wms2.dagman.round_folder import discard_round, write_round
 from wms2.dagman.snapshot_file import Frozen, freeze, read_frozen
 from wms2.db import ledger
 from wms2.db.imports import pset_contents
@@ -102,8 +102,8 @@ class Planner:
     async def plan(self) -> PlannedRoundReport:
         order = self._order
         folder = self._submit_root / order.request / f"round_{order.round:02d}"
-        frozen = await self._frozen_snapshot(folder.with_suffix(".snapshot.jsonl"))
-        plan = _planned(frozen)
+        frozen = await self._frozen_snapshot(folder)
+        plan = plan_round(frozen.snapshot)
         psets = self.record(pset_contents, pset_files(frozen.snapshot.request.payload_config))
         described = write_round(plan, folder, frozen, psets)
         nodes = sum(described.nodes.values())
@@ -117,9 +117,18 @@ class Planner:
             problems=plan.problems,
         )
 
-    async def _frozen_snapshot(self, path: Path) -> Frozen:
-        """What an earlier try froze, or a new snapshot: sites, files and ledger change, a plan does not."""
+    async def _frozen_snapshot(self, folder: Path) -> Frozen:
+        """What an earlier try froze and recorded a plan of, or a new snapshot: the world changes, a plan does not."""
+        path = folder.with_suffix(".snapshot.jsonl")
+        if not self._is_recorded():
+            # That try ended early, or was withdrawn, and people may have mended what stood in its way.
+            discard_round(folder)
+            path.unlink(missing_ok=True)
         return read_frozen(path) or freeze(await self._snapshot(), path)
+
+    def _is_recorded(self) -> bool:
+        rounds = self.record(ledger.rounds_of, self._order.request)
+        return any(round_.number == self._order.round for round_ in rounds)
 
     async def _snapshot(self) -> Snapshot:
         order = self._order
@@ -213,15 +222,6 @@ class Planner:
         """Run a function of the database in a transaction of its own."""
         with transaction(self._engine) as session:
             return function(session, *args, **kwargs)
-
-
-def _planned(frozen: Frozen) -> RoundPlan:
-    try:
-        return plan_round(frozen.snapshot)
-    except UserError:
-        # Nothing can come of it. The next try is to see what people have mended in the meantime.
-        frozen.path.unlink(missing_ok=True)
-        raise
 
 
 def _planned_files(files: Iterable[InputFile]) -> Iterable[PlannedFile]:

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.factories import reprocessing
 from tests.integration.rounds import unique
+from wms2.activities.records import RecordActivities
 from wms2.config import Settings
 from wms2.dagman.round_folder import read_snapshot
 from wms2.db import credit, ledger
@@ -14,6 +16,7 @@ from wms2.db.bans import ban_sites
 from wms2.db.drops import apply_changes, drop_work
 from wms2.db.requests import insert_request
 from wms2.db.session import connect, transaction
+from wms2.db.withdrawal import withdraw_plan
 from wms2.errors import UserError
 from wms2.local.inputs import make_dataset, place_block
 from wms2.models.audit import Action
@@ -22,6 +25,7 @@ from wms2.models.ledger import InputFileState
 from wms2.models.messages import Changes, DropAction, PlannedRoundReport, PlanOrder
 from wms2.models.next_round import Need, NextRound
 from wms2.models.request import Request
+from wms2.models.sizing import KnownSizing
 from wms2.models.workflow import RoundStatus
 from wms2.planner import Assignment, PlanningSettings, plan
 
@@ -57,18 +61,29 @@ class Plans:
         return [file.lfn[-8:-5] for file in planned]
 
     async def report(self, sites: Sequence[str], **limits: int) -> PlannedRoundReport:
-        order = PlanOrder(
-            request=self.request.request_name, round=self.rounds, host="here", first_lumi=1,
-            next=NextRound(need=Need.ROUND),
-        )  # fmt: skip
-        assignment = Assignment(
-            worker=os.getpid(), order=order, sites=tuple(sites), settings=self.settings,
-            planning=PlanningSettings(**limits),
-        )  # fmt: skip
+        assignment = self.assignment(sites, **limits)
         report = await plan(assignment)
         assert await plan(assignment) == report, "again gives the same"
         self.rounds += 1
         return report
+
+    def assignment(self, sites: Sequence[str] = (SITE, OTHER), **limits: int) -> Assignment:
+        order = PlanOrder(
+            request=self.request.request_name, round=self.rounds, host="here", first_lumi=1,
+            next=NextRound(need=Need.ROUND),
+        )  # fmt: skip
+        return Assignment(
+            worker=os.getpid(), order=order, sites=tuple(sites), settings=self.settings,
+            planning=PlanningSettings(**limits),
+        )  # fmt: skip
+
+    async def need(self) -> Need:
+        """What the request is told to do next when it knows of no open round."""
+        return (await RecordActivities(self.engine).next_round(self.request.request_name, KnownSizing())).need
+
+    def files(self) -> dict[InputFileState, int]:
+        with transaction(self.engine) as session:
+            return ledger.balance(session, self.request.request_name).files
 
     def close(self, report: PlannedRoundReport) -> None:
         name, number = self.request.request_name, self.rounds - 1
@@ -149,3 +164,39 @@ async def test_jobs_run_where_rucio_has_the_data_now_not_where_it_was_made(stack
     report = await plans.report([SITE, OTHER])
     snapshot = read_snapshot(report.folder).snapshot
     assert {file.locations for file in snapshot.inputs} == {(OTHER,)}
+
+
+async def test_a_plan_whose_answer_nobody_heard_is_withdrawn_and_made_anew_on_another_host(
+    stack: Settings, tmp_path: Path
+) -> None:
+    plans = Plans(stack)
+    await make_dataset(stack, plans.request.input_dataset or "", files=3, events_per_file=1, sites=[SITE])
+    lost = await plan(plans.assignment())
+    assert plans.files() == {InputFileState.PLANNED: 3}
+    assert await plans.need() is Need.PILOT, "not: nothing is left to do"
+    assert plans.files() == {InputFileState.AVAILABLE: 3}
+    elsewhere = plans.assignment()
+    elsewhere.settings.submit_root = tmp_path
+    found = await plan(elsewhere)
+    assert (found.work_units, found.folder) == (
+        lost.work_units,
+        tmp_path / lost.folder.relative_to(lost.folder.parents[1]),
+    )
+    assert plans.files() == {InputFileState.PLANNED: 3}
+
+
+async def test_what_people_change_after_a_try_that_recorded_nothing_is_in_the_next_one(
+    stack: Settings,
+) -> None:
+    plans = Plans(stack)
+    name = plans.request.request_name
+    await make_dataset(stack, plans.request.input_dataset or "", files=3, events_per_file=1, sites=[SITE])
+    first = await plan(plans.assignment())
+    with transaction(plans.engine) as session:
+        withdraw_plan(session, name)
+        bad, *_ = ledger.input_files(session, name, InputFileState.AVAILABLE)
+        told = Action(action_id=f"{name}-1", actor="operator", action="release", request_name=name)
+        apply_changes(session, told, Changes(exclude_files=(bad.lfn,)))
+    assert first.folder.exists(), "it was written, and is written anew"
+    assert len(await plans.plan()) == 2
+    assert plans.files() == {InputFileState.ATTEMPTED: 2, InputFileState.EXCLUDED: 1}

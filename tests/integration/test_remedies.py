@@ -69,7 +69,8 @@ def drop(session: Session, request: str, action_id: str = "one", **what: Any) ->
 
 def what_is_next(session: Session, request: str) -> Need:
     asked = requests.request_record(session, request).request
-    return next_round(asked, ledger.balance(session, request), 1, 100).need
+    known = ledger.rounds_of(session, request)
+    return next_round(asked, ledger.balance(session, request), known, 100).need
 
 
 def test_requested_minus_dropped_is_produced_plus_remaining(simulated: Session) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.factories import simulation
+from tests.factories import rounds, simulation
 from tests.unit.test_rounds import balance
 from wms2.core.remedies import drop_mistakes
 from wms2.core.rounds import RESCUE_RAISE, events_left, events_of_units, next_round, round_priority
@@ -62,9 +62,9 @@ def test_what_is_dropped_is_not_waited_for() -> None:
     request = simulation(total_events=1000)
     after = balance(600, 600, 500).model_copy(update={"events_dropped": 300})
     assert events_left(request, after) == 200
-    assert next_round(request, after, 2, 100).events == 240
+    assert next_round(request, after, rounds(2), 100).events == 240
     done = after.model_copy(update={"events_dropped": 500})
-    assert next_round(request, done, 2, 100).need is Need.NOTHING
+    assert next_round(request, done, rounds(2), 100).need is Need.NOTHING
 
 
 def test_a_dropped_work_unit_counts_what_it_would_have_written_at_most_all_that_is_left() -> None:

@@ -17,6 +17,7 @@ from wms2.db.audit import record_action
 from wms2.db.ledger import balance, rounds_of
 from wms2.db.notices import queue_alert
 from wms2.db.requests import record_priority, record_status, request_record
+from wms2.db.withdrawal import withdraw_plan
 from wms2.models.audit import Action as AuditedAction
 from wms2.models.messages import Alert, Changes, DropAction, Dropped, StatusRecord
 from wms2.models.next_round import NextRound
@@ -36,15 +37,28 @@ class RecordActivities(DatabaseActivities):
             log.info(
                 "%s is %s: %s", record.request, record.status, plain_line(record.reason) or "no reason given"
             )
+        if record.status.is_final:
+            await self._withdraw_an_unheard_plan(record.request)
         return is_news
 
     @activity.defn
     async def next_round(self, request_name: str, sizing: KnownSizing) -> NextRound:
-        """What the ledger says comes next."""
+        """What the ledger says comes next, for a request that knows of no open round."""
+        await self._withdraw_an_unheard_plan(request_name)
         request = (await self.record(request_record, request_name)).request
         ledger = await self.record(balance, request_name)
         rounds = await self.record(rounds_of, request_name)
-        return next_round(request, ledger, len(rounds), events_per_job(request, sizing))
+        return next_round(request, ledger, rounds, events_per_job(request, sizing))
+
+    async def _withdraw_an_unheard_plan(self, request_name: str) -> None:
+        """Else its events and files would count as planned for ever, in a round that nobody runs."""
+        number = await self.record(withdraw_plan, request_name)
+        if number is not None:
+            log.warning(
+                "%s: the plan of round %d was recorded, never answered, and is withdrawn",
+                request_name,
+                number,
+            )
 
     @activity.defn
     async def record_action(self, action: AuditedAction) -> bool:

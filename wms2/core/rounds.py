@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from wms2.models.base import PositiveCount
 from wms2.models.ledger import Balance, InputFileState
 from wms2.models.next_round import Need, NextRound
 from wms2.models.plan import PilotPlan
 from wms2.models.request import Completion, ProductionStep, Request
+from wms2.models.workflow import Round, RoundKind
 
 PILOT_FILES = 5
 PILOT_FRACTION = 100
@@ -21,13 +23,19 @@ RESCUE_RAISE = 50_000
 
 
 def next_round(
-    request: Request, balance: Balance, rounds_so_far: int, events_per_job: PositiveCount
+    request: Request, balance: Balance, rounds: Sequence[Round], events_per_job: PositiveCount
 ) -> NextRound:
-    """Pilot first unless the request is urgent; then rounds until the ledger closes."""
-    pilot = rounds_so_far == 0 and not request.urgent
+    """Pilot first unless the request is urgent; then rounds until the ledger closes.
+
+    A round that is open although the request does not know of it comes first: planned again it is the same one.
+    """
+    if unknown := next((one for one in rounds if one.status.is_open), None):
+        need = Need.PILOT if unknown.kind is RoundKind.PILOT else Need.ROUND
+        return NextRound(need=need, events=unknown.planned_events, priority=request.priority)
+    pilot = not rounds and not request.urgent
     if request.is_simulation:
         return _next_of_simulation(request, balance, pilot, events_per_job)
-    return _next_of_input(request, balance, pilot, rounds_so_far)
+    return _next_of_input(request, balance, pilot, len(rounds))
 
 
 def _next_of_simulation(request: Request, balance: Balance, pilot: bool, events_per_job: int) -> NextRound:

@@ -20,6 +20,8 @@ LEAST_DEFER_SEC, MOST_DEFER_SEC = 5, 300
 SCRIPTS_PER_SEC = 20
 """How many POST scripts a second may ask whether their node has cooled off, should all nodes fail at once."""
 WORKFLOW_DAG, GROUP_DAG = "workflow.dag", "group.dag"
+SUBMIT_FILE = f"{WORKFLOW_DAG}.condor.sub"
+"""How DAGMan itself is submitted: written by condor_submit_dag, so it is there once that was tried."""
 
 
 def workflow_dag(plan: RoundPlan) -> str:

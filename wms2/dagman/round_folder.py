@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from wms2.dagman.dag_files import (
     GROUP_DAG,
+    SUBMIT_FILE,
     WORKFLOW_DAG,
     GroupSettings,
     group_dag,
@@ -97,6 +98,12 @@ def write_round(
         partial.rename(folder)
         flush_names(folder.parent)
     return described
+
+
+def discard_round(folder: Path) -> None:
+    """Remove a round that was written and never handed to DAGMan; one that was is left as it is."""
+    if folder.exists() and not (folder / SUBMIT_FILE).exists():
+        shutil.rmtree(folder)
 
 
 def _place_snapshot(plan: RoundPlan, path: Path, frozen: Frozen | None) -> str:

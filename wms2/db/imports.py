@@ -19,9 +19,6 @@ from wms2.models.imports import ImportRecord, Member, Standing
 from wms2.models.messages import Alert
 from wms2.models.parameter_set import ParameterSet, PsetFile
 from wms2.models.request import RequestStatus
-from wms2.models.workflow import RoundStatus
-
-_OPEN_ROUND = (RoundStatus.PLANNED, RoundStatus.ACTIVE)
 
 
 def find_import(session: Session, name: str) -> ImportRecord | None:
@@ -129,7 +126,7 @@ def _member(session: Session, request_name: str) -> Member:
     return Member(
         status=RequestStatus(status),
         rounds=len(rounds),
-        has_open_round=any(round_.status in _OPEN_ROUND for round_ in rounds),
+        has_open_round=any(round_.status.is_open for round_ in rounds),
     )
 
 

@@ -44,7 +44,7 @@ _CONFLICTS = {
     "work_units_pkey": "it uses numbers of work units again",
 }
 _TO_BE_PLANNED = (InputFileState.AVAILABLE, InputFileState.ATTEMPTED)
-_OPEN = (RoundStatus.PLANNED, RoundStatus.ACTIVE)
+_OPEN = [status for status in RoundStatus if status.is_open]
 
 
 def record_input_files(session: Session, request_name: str, files: Iterable[PlannedFile]) -> int:

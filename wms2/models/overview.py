@@ -16,7 +16,7 @@ from wms2.models.ledger import Balance, InputFileState, WorkUnitStatus
 from wms2.models.output import OutputStatus
 from wms2.models.request import RequestRecord
 from wms2.models.sizing import Comparison, SizingOverride
-from wms2.models.workflow import PilotMetrics, Round, RoundStatus
+from wms2.models.workflow import PilotMetrics, Round
 
 
 class OutputSummary(Model):
@@ -64,7 +64,7 @@ class RequestOverview(Model):
 
     @property
     def open_round(self) -> Round | None:
-        rounds = [round for round in self.rounds if round.status in (RoundStatus.PLANNED, RoundStatus.ACTIVE)]
+        rounds = [round for round in self.rounds if round.status.is_open]
         return rounds[-1] if rounds else None
 
     @property

@@ -84,6 +84,10 @@ class RoundStatus(StrEnum):
     COMPLETED = "completed"
     CLOSED = "closed"
 
+    @property
+    def is_open(self) -> bool:
+        return self in (RoundStatus.PLANNED, RoundStatus.ACTIVE)
+
 
 class Round(Model):
     """One DAG run to its end, with its rescues."""

@@ -1,0 +1,71 @@
+"""Plans that nobody will run, in the real database."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from tests.factories import reprocessing, simulation
+from tests.integration.test_database import planned, planned_files, produced
+from wms2.core.ledger import discrepancies
+from wms2.db import credit, ledger
+from wms2.db.crosscheck import cross_check
+from wms2.db.dags import record_dag_intent
+from wms2.db.requests import insert_request, next_first_event
+from wms2.db.session import RecordConflict, transaction
+from wms2.db.withdrawal import withdraw_plan
+from wms2.models.dag import DagIntent
+from wms2.models.ledger import InputFileState
+from wms2.models.workflow import RoundStatus
+
+pytestmark = pytest.mark.pool
+
+
+@pytest.fixture
+def session(engine: Engine) -> Iterator[Session]:
+    with transaction(engine) as session:
+        insert_request(session, simulation())
+        insert_request(session, reprocessing())
+        yield session
+
+
+def close(session: Session) -> None:
+    credit.credit_work_unit(session, "simulation", produced(0))
+    ledger.record_round_status(session, "simulation", 0, RoundStatus.COMPLETED)
+
+
+def test_events_and_work_units_of_a_withdrawn_plan_are_planned_again(session: Session) -> None:
+    ledger.record_plan(session, planned(0, (1, 100)))
+    close(session)
+    ledger.record_plan(session, planned(1, (101, 200), (201, 300), first_unit=1))
+    assert withdraw_plan(session, "simulation") == 1
+    assert next_first_event(session, "simulation") == 101
+    assert discrepancies(cross_check(session, "simulation")) == ()
+    assert ledger.balance(session, "simulation").events_planned == 100
+    # Other work units this time: the jobs have another length.
+    assert ledger.record_plan(session, planned(1, (101, 250), first_unit=1))
+    assert [round_.number for round_ in ledger.rounds_of(session, "simulation")] == [0, 1]
+
+
+def test_files_of_a_withdrawn_plan_can_be_planned_or_left_out(session: Session) -> None:
+    ledger.record_plan(session, planned_files(0, [0, 1], [2]))
+    assert withdraw_plan(session, "reprocessing") == 0
+    assert ledger.balance(session, "reprocessing").files == {InputFileState.AVAILABLE: 3}
+    assert ledger.record_plan(session, planned_files(0, [0], [2]))
+
+
+def test_nothing_is_withdrawn_that_ran_or_may_run(session: Session) -> None:
+    assert withdraw_plan(session, "simulation") is None, "nothing was planned"
+    ledger.record_plan(session, planned(0, (1, 100)))
+    close(session)
+    assert withdraw_plan(session, "simulation") is None, "it is over"
+    ledger.record_plan(session, planned(1, (101, 200), first_unit=1))
+    intent = DagIntent(
+        dag_id="simulation:1:1", request_name="simulation", round=1, attempt=1,
+        dag_file_path="/f/workflow.dag", submit_dir="/f", total_nodes=4,
+    )  # fmt: skip
+    record_dag_intent(session, intent)
+    assert withdraw_plan(session, "simulation") is None, "its DAG may be in the queue"
+    with pytest.raises(RecordConflict, match="planned from another snapshot"):
+        ledger.record_plan(session, planned(1, (101, 250), first_unit=1))
