@@ -31,6 +31,7 @@ from wms2.core.rounds import files_to_plan, pilot_plan
 from wms2.core.sizing import events_per_job, sizing_of
 from wms2.core.splitting.pilot import pilot_files
 from wms2.core.splitting.selection import Selection
+from wms2.dagman.lock import planning_lock
 from wms2.dagman.round_folder import discard_round, write_round
 from wms2.dagman.snapshot_file import Frozen, freeze, read_frozen
 from wms2.db import ledger
@@ -100,8 +101,13 @@ class Planner:
         self._planning = assignment.planning
 
     async def plan(self) -> PlannedRoundReport:
+        """Where an earlier try is still at it, which its worker lost sight of, this one waits for its end."""
+        folder = self._submit_root / self._order.request / f"round_{self._order.round:02d}"
+        async with planning_lock(folder):
+            return await self._plan(folder)
+
+    async def _plan(self, folder: Path) -> PlannedRoundReport:
         order = self._order
-        folder = self._submit_root / order.request / f"round_{order.round:02d}"
         frozen = await self._frozen_snapshot(folder)
         plan = plan_round(frozen.snapshot)
         psets = self.record(pset_contents, pset_files(frozen.snapshot.request.payload_config))

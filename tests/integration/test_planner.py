@@ -1,5 +1,6 @@
 """Planning from what DBS, Rucio and the ledger say: which files each round takes, in the real database."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -200,3 +201,14 @@ async def test_what_people_change_after_a_try_that_recorded_nothing_is_in_the_ne
     assert first.folder.exists(), "it was written, and is written anew"
     assert len(await plans.plan()) == 2
     assert plans.files() == {InputFileState.ATTEMPTED: 2, InputFileState.EXCLUDED: 1}
+
+
+async def test_planners_of_the_same_round_at_the_same_time_make_one_plan(stack: Settings) -> None:
+    plans = Plans(stack)
+    await make_dataset(stack, plans.request.input_dataset or "", files=3, events_per_file=1, sites=[SITE])
+    reports = await asyncio.gather(*(plan(plans.assignment()) for _ in range(4)))
+    assert reports == [reports[0]] * 4
+    assert plans.files() == {InputFileState.PLANNED: 3}
+    with transaction(plans.engine) as session:
+        (known,) = ledger.rounds_of(session, plans.request.request_name)
+    assert read_snapshot(reports[0].folder).digest == known.snapshot_digest
