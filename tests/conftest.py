@@ -33,8 +33,6 @@ hypothesis_settings.load_profile("wms2")
 HOME = "WMS2_TEST_HOME"
 BREAKABLE, VANISHING = "T2_XX_Breakable", "T2_XX_Vanishing"
 """Sites that only tests know, and spoil: no other test's jobs land there."""
-PATIENCE_SEC = 240
-"""How long a test waits for anything. A busy machine needs long for what an idle one does at once."""
 POOL_LIMIT_SEC = 1200
 """The limit of a test on a stack, which may have to be patient several times."""
 

@@ -14,6 +14,7 @@ import httpx
 from sqlalchemy import create_engine, text
 
 from tests.clients import locked_python, run_client
+from tests.patience import PATIENCE_SEC
 from tests.rucio_calls import log_in
 from wms2.config import Settings
 from wms2.local import process
@@ -39,7 +40,7 @@ class RealRucio:
     @contextmanager
     def client(self, account: str = ROOT) -> Iterator[httpx.Client]:
         """A client that has logged in."""
-        with httpx.Client(base_url=f"{self.url}/", trust_env=False, timeout=60) as client:
+        with httpx.Client(base_url=f"{self.url}/", trust_env=False, timeout=PATIENCE_SEC) as client:
             log_in(client, account, USER, PASSWORD)
             yield client
 
@@ -130,7 +131,7 @@ def _serve(stack_home: Path, home: Path, python: Path) -> str:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/ping", trust_env=False, timeout=60).is_success
+        return httpx.get(f"{url}/ping", trust_env=False, timeout=PATIENCE_SEC).is_success
     except httpx.TransportError:
         return False
 

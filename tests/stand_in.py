@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from tests.patience import PATIENCE_SEC
 from wms2.adapters.credentials import Password
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
@@ -50,7 +51,7 @@ def calls_seen(url: str, **which: str) -> list[dict[str, Any]]:
 
 def control(url: str, method: str, path: str, body: Any = None) -> Any:
     """What daemons, operators and tests do to the services at that URL."""
-    answer = httpx.request(method, f"{url}/control/{path}", json=body, trust_env=False, timeout=60)
+    answer = httpx.request(method, f"{url}/control/{path}", json=body, trust_env=False, timeout=PATIENCE_SEC)
     return answer.raise_for_status().json()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import served
 from wms2.local.services import Server
 
@@ -101,7 +102,7 @@ def passed_on(url: str) -> Script:
     there = urlsplit(url)
 
     def script(call: Call) -> Reply:
-        connection = http.client.HTTPConnection(there.hostname or "", there.port, timeout=60)
+        connection = http.client.HTTPConnection(there.hostname or "", there.port, timeout=PATIENCE_SEC)
         try:
             headers = {
                 name: value for name, value in call.headers.items() if name.lower() != "accept-encoding"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PATIENCE_SEC
 from tests.factories import simulation, snapshot
+from tests.patience import PATIENCE_SEC
 from wms2.activities.dags import DagActivities
 from wms2.adapters.condor import Condor
 from wms2.cli.by_hand import ByHand

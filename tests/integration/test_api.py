@@ -16,11 +16,11 @@ from sqlalchemy import Engine
 from temporalio.client import Client as TemporalClient
 
 from tests.api_kit import ADMIN, OPERATOR, REQUESTOR, USER, Issuer, config_for, issuing, serving
-from tests.conftest import PATIENCE_SEC
 from tests.factories import simulation
 from tests.integration.publishing import begin, made_request
 from tests.integration.rounds import unique
 from tests.integration.test_database import intent
+from tests.patience import PATIENCE_SEC
 from wms2.config import Settings
 from wms2.db import dags
 from wms2.db.requests import insert_request

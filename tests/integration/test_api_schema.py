@@ -24,10 +24,10 @@ from schemathesis.specs.openapi.checks import (
 from sqlalchemy import create_engine, text
 
 from tests.api_kit import ADMIN, Issuer, config_for, issuing, serving
-from tests.conftest import PATIENCE_SEC
 from tests.integration.publishing import begin, made_request
 from tests.integration.rounds import unique
 from tests.integration.test_database import intent
+from tests.patience import PATIENCE_SEC
 from wms2.api.app import make_app
 from wms2.api.config import ApiConfig
 from wms2.config import Settings

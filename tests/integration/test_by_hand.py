@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import Gate, has_begun, unique
+from tests.patience import PATIENCE_SEC
 from wms2.config import Settings, StackRecord
 from wms2.db.dags import dags_of_round
 from wms2.db.session import connect, transaction

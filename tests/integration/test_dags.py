@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import BREAKABLE, PATIENCE_SEC, VANISHING
+from tests.conftest import BREAKABLE, VANISHING
 from tests.factories import reprocessing
 from tests.integration.rounds import Gate, Round, small_simulation, unique
+from tests.patience import PATIENCE_SEC
 from wms2.activities.held import HeldDagmans
 from wms2.config import Settings
 from wms2.core.rounds import TAIL_RAISE

@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from tests.conftest import PATIENCE_SEC
 from tests.factories import simulation
 from tests.integration.test_database import planned
+from tests.patience import PATIENCE_SEC
 from wms2.adapters.condor import Condor
 from wms2.config import Settings
 from wms2.core.hosts import why_unused

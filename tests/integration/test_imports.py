@@ -13,8 +13,8 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from tests.api_kit import OPERATOR, config_for, issuing, serving
-from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import unique
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import calls_seen, control, make_trouble, services
 from tests.unit.test_reqmgr2_chain import AOD, GEN_SIM, tasks
 from tests.unit.test_request_reqmgr2 import rereco

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import Gate, Round, small_simulation
+from tests.patience import PATIENCE_SEC
 from wms2.activities.closing import ClosingActivities
 from wms2.activities.leftovers import remove_leftovers
 from wms2.adapters.condor import Condor

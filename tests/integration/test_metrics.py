@@ -19,9 +19,9 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.orm import Session
 from temporalio.worker import Worker
 
-from tests.conftest import PATIENCE_SEC
 from tests.factories import simulation
 from tests.integration.test_database import intent, planned
+from tests.patience import PATIENCE_SEC
 from wms2.activities.admission import AdmissionActivities, signal_admission
 from wms2.config import Settings
 from wms2.core.sizing import sizing_of
@@ -235,7 +235,7 @@ def test_all_that_the_catalogue_promises_is_served_while_admission_answers(
                 activities=[AdmissionActivities(client).closed_requests],
                 workflow_runner=workflow_runner(),
             ),
-            httpx.AsyncClient(timeout=60) as http,
+            httpx.AsyncClient(timeout=PATIENCE_SEC) as http,
         ):
             deadline = time.monotonic() + PATIENCE_SEC
             while time.monotonic() < deadline:
@@ -260,6 +260,6 @@ def test_all_that_the_catalogue_promises_is_served_while_admission_answers(
 
 def test_an_admission_without_a_worker_is_told_and_the_rest_as_ever(settings: Settings) -> None:
     with served(settings) as url:
-        found = read(httpx.get(url, timeout=60).raise_for_status().text)
+        found = read(httpx.get(url, timeout=PATIENCE_SEC).raise_for_status().text)
     assert found["wms2_admission_up",] == 0
     assert found["wms2_database_up",] == 1

@@ -17,12 +17,12 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 from typer.testing import CliRunner
 
-from tests.conftest import PATIENCE_SEC
 from tests.factories import reprocessing, simulation
 from tests.integration.dying_sender import STEPS, send_all, sender
 from tests.integration.rounds import unique
 from tests.integration.test_failure_records import dag_of, failed, failures, planned
 from tests.mailbox import Hook, Mailbox, hook, mailbox
+from tests.patience import PATIENCE_SEC
 from wms2.activities.notices import NoticeActivities
 from wms2.activities.records import RecordActivities
 from wms2.adapters.mail import Mailer

@@ -8,9 +8,9 @@ from sqlalchemy import Engine, func, select, text
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from tests.conftest import PATIENCE_SEC
 from tests.factories import simulation
 from tests.integration.rounds import unique
+from tests.patience import PATIENCE_SEC
 from wms2.activities.callbacks import Callbacks
 from wms2.activities.cleanups import CleanupActivities
 from wms2.activities.inputs import InputActivities

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from temporalio.common import TypedSearchAttributes
 
-from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import unique
+from tests.patience import PATIENCE_SEC
 from wms2.config import Settings
 from wms2.db.requests import insert_request
 from wms2.db.session import connect as connect_database
@@ -120,10 +120,11 @@ def test_a_request_that_does_not_exist_is_one_sentence(wms2: Any) -> None:
 def test_without_a_worker_people_are_told_to_start_one(
     wms2: Any, file: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wms2.door.asking.ANSWER_TIMEOUT", timedelta(seconds=1))
     name, path = file
     wms2("request", "submit", path)
-    told = wms2("request", "hold", name)
+    with monkeypatch.context() as short_of_time:
+        short_of_time.setattr("wms2.door.asking.ANSWER_TIMEOUT", timedelta(seconds=1))
+        told = wms2("request", "hold", name)
     assert told.code == 2
     assert "no worker answers; is one running? start it with `wms2 worker run`" in told.stderr
     left = wms2("request", "stop", name, "--no-wait")

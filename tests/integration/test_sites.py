@@ -12,9 +12,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 from temporalio.worker import Worker
 
-from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import unique
 from tests.integration.test_planner import OTHER, SITE, Plans
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import control, make_trouble, services
 from wms2.activities.bans import BanActivities
 from wms2.activities.sites import SiteActivities

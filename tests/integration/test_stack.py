@@ -15,7 +15,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from wms2.config import StackRecord
 from wms2.local import process, stack
 from wms2.local.doctor import Doctor

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PATIENCE_SEC
 from tests.integration.dying_submitter import STEPS
 from tests.integration.rounds import Gate, Round, small_simulation
+from tests.patience import PATIENCE_SEC
 from wms2.adapters.condor import SubmissionRefused
 from wms2.config import Settings
 from wms2.dagman.lock import LockBusy, submission_lock

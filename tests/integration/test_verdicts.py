@@ -13,10 +13,10 @@ import pytest
 import yaml
 from sqlalchemy import Engine
 
-from tests.conftest import PATIENCE_SEC
 from tests.e2e.documents import PILOT_JOB, simulation
 from tests.factories import simulation as simulation_request
 from tests.integration.rounds import unique
+from tests.patience import PATIENCE_SEC
 from wms2.config import Settings
 from wms2.dagman.posts import attempt_clusters
 from wms2.db import requests, versions

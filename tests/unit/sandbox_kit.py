@@ -16,6 +16,8 @@ from tempfile import mkdtemp
 from typing import Any
 from xml.etree import ElementTree
 
+from tests.patience import PATIENCE_SEC
+
 REPOSITORY = Path(__file__).parents[2]
 RESOURCES = Path(__file__).parents[1] / "resources"
 SITE = "T2_US_Purdue"
@@ -125,7 +127,7 @@ class Site:
 
 
 def finish(child: subprocess.Popen[str], folder: Path) -> Finished:
-    stdout, stderr = child.communicate(timeout=60)
+    stdout, stderr = child.communicate(timeout=PATIENCE_SEC)
     report = json.loads((folder / "report.json").read_text())
     fjr = ElementTree.parse(folder / "FrameworkJobReport.xml").getroot()
     return Finished(child.returncode, report, fjr, folder, stdout, stderr)

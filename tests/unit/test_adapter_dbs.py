@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.factories import reprocessing, simulation
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import served, services
 from tests.wire import Call, Reply, cut_after, passed_on, wire
 from wms2.adapters.dbs import CALLS_AT_ONCE, Dbs, bulk_block
@@ -413,7 +414,7 @@ async def test_lumis_of_several_blocks_are_asked_for_at_once_but_not_of_all(url:
             with counting:
                 under_way += 1
                 most = max(most, under_way)
-            together.wait(timeout=60)
+            together.wait(timeout=PATIENCE_SEC)
             with counting:
                 under_way -= 1
         return there(call)

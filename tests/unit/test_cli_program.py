@@ -7,7 +7,10 @@ import pytest
 
 SCRIPT = """
 import atexit, sys
+from tests.patience import PATIENCE_SEC
 from wms2.cli import program
+
+from tests.patience import PATIENCE_SEC
 atexit.register(print, "Python tidied up")
 sys.argv = ["wms2", *sys.argv[1:]]
 program()
@@ -19,7 +22,11 @@ program()
 )  # fmt: skip
 def test_it_ends_with_its_code_and_leaves_no_tidying_up_to_python(words: list[str], code: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", SCRIPT, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SEC,
     )
     assert done.returncode == code
     assert done.stdout + done.stderr

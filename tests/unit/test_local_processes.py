@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from wms2.errors import UserError
 from wms2.local import process
 from wms2.local.logs import chosen_logs, new_lines

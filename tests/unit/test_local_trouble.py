@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.patience import PATIENCE_SEC
 from tests.rucio_calls import BLOCK, DISK, did, log_in, path_of, rule
 from tests.stand_in import bulk_block, calls_seen, make_trouble, services
 from wms2.local.rucio import ACCOUNT, PASSWORD, USER
@@ -20,7 +21,10 @@ BLOCKS = f"/dbs/blocks?dataset={DATASET}"
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
     write_sites(tmp_path, SITES)
-    with services(tmp_path) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+    with (
+        services(tmp_path) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SEC) as client,
+    ):
         log_in(_rucio(client), ACCOUNT, USER, PASSWORD)
         yield client
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SEC
 from wms2.config import Settings, configured_settings
 from wms2.db.session import connect
 from wms2.errors import UserError
@@ -43,7 +44,8 @@ def test_a_port_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         ended = subprocess.run(
             [Path(sys.executable).with_name("wms2"), "metrics", "run", "--port", port],
-            env={**environment, "WMS2_DATABASE_URL": NOWHERE}, capture_output=True, text=True, check=False, timeout=60,
+            env={**environment, "WMS2_DATABASE_URL": NOWHERE}, capture_output=True, text=True,
+            check=False, timeout=PATIENCE_SEC,
         )  # fmt: skip
     assert ended.returncode == 2
     assert "choose another port with --port" in " ".join(ended.stderr.split())

@@ -13,7 +13,7 @@ import uproot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from wms2.local import process
 from wms2.local.events import FIXED_BYTES, Numbers, contents
 from wms2.local.faults import FaultError

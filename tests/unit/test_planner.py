@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from wms2.activities import planning
 from wms2.activities.planning import PLANNER, run_planner
 from wms2.config import Settings

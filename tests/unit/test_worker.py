@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SEC
 from wms2.cli.log import in_one_line
 from wms2.errors import UserError
 
@@ -32,7 +33,8 @@ def test_a_worker_waits_for_a_temporal_that_is_not_there_yet_until_it_is_told_to
 def test_a_worker_that_knows_no_temporal_says_so_and_ends(tmp_path: Path) -> None:
     ended = subprocess.run(
         [Path(sys.executable).with_name("wms2"), "worker", "run"],
-        env={**os.environ, "WMS2_HOME": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "WMS2_HOME": str(tmp_path)}, capture_output=True, text=True,
+        check=False, timeout=PATIENCE_SEC,
     )  # fmt: skip
     assert ended.returncode == 2
     assert "wms2 up" in ended.stderr

@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from wms2.core.decisions import DECIDED
 from wms2.models.actions import Action
 from wms2.models.audit import Action as AuditedAction

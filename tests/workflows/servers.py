@@ -10,7 +10,7 @@ from temporalio.api.testservice.v1 import SleepRequest
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from tests.workflows.lag import LAG_SEC, Lag
 from tests.workflows.patience import Patience
 

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
 with workflow.unsafe.imports_passed_through():
-    from tests.conftest import PATIENCE_SEC
+    from tests.patience import PATIENCE_SEC
     from tests.workflows.servers import real_server, skipping_server
     from wms2.activities.admission import AdmissionActivities, signal_admission
     from wms2.core.admission import AdmissionState

@@ -11,7 +11,7 @@ from click.testing import Result
 from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from tests.workflows.life import Life, living
 from wms2.cli import app
 from wms2.errors import UserError

@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
 with workflow.unsafe.imports_passed_through():
-    from tests.conftest import PATIENCE_SEC
+    from tests.patience import PATIENCE_SEC
     from tests.workflows.servers import skipping_server
     from wms2.models.messages import OutputAnnounced, OutputOrder
     from wms2.models.output_state import OutputState

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from tests.workflows.life import INPUT_PATIENCE, Life
 from wms2.models.actions import Action
 from wms2.models.input_rule import InputProgress

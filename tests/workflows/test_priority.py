@@ -6,7 +6,7 @@ import uuid
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from tests.workflows.life import Life
 from wms2.core.rounds import RESCUE_RAISE
 from wms2.models.actions import Action

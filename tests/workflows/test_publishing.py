@@ -8,7 +8,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from tests.workflows.life import DATASET, HOST, Life, QuietOutput
 from tests.workflows.servers import skipping_server
 from tests.workflows.test_remedies import held_by_failures

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from tests.workflows.life import DATASET, Life, QuietOutput
 from wms2.core.lifecycle import FITS
 from wms2.models.actions import Action

@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from tests.workflows.life import DATASET, HOST, SLOW_DATASET, Life, living
 from tests.workflows.test_remedies import release
 from tests.workflows.test_verdicts import judge

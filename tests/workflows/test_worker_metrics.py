@@ -15,7 +15,7 @@ from temporalio.common import RetryPolicy
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from tests.conftest import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC
 from wms2.activities.alerts import sound
 from wms2.activities.credentials import refresh_credentials
 from wms2.adapters.job_credentials import JobCredentials
