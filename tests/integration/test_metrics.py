@@ -211,7 +211,7 @@ def served(settings: Settings) -> Iterator[str]:
             yield said.group()
         finally:
             server.terminate()
-            assert server.wait(60) == 0
+            assert server.wait(PATIENCE_SEC) == 0
 
 
 def test_all_that_the_catalogue_promises_is_served_while_admission_answers(

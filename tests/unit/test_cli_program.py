@@ -5,12 +5,11 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE_SEC
+
 SCRIPT = """
 import atexit, sys
-from tests.patience import PATIENCE_SEC
 from wms2.cli import program
-
-from tests.patience import PATIENCE_SEC
 atexit.register(print, "Python tidied up")
 sys.argv = ["wms2", *sys.argv[1:]]
 program()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from tests.patience import PATIENCE_SEC
 from wms2.config import Settings
 from wms2.models.messages import DagOrder, FollowOrder, StatusRecord, SubmittedDag
 from wms2.temporal.ids import output_id, request_id, request_of, undo_id
@@ -129,7 +130,7 @@ def test_a_worker_logs_json_from_its_first_line_when_it_is_asked_to(tmp_path: Pa
         assert worker.stderr is not None
         said = json.loads(worker.stderr.readline())
         worker.terminate()
-        assert worker.wait(60) == 0
+        assert worker.wait(PATIENCE_SEC) == 0
     assert said["level"] == "WARNING"
     assert said["logger"] == "wms2.worker"
     assert "Temporal does not answer" in said["message"]

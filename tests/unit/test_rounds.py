@@ -44,7 +44,15 @@ def test_completion_by_offset_ends_when_enough_was_planned() -> None:
 def test_a_filter_that_passes_nothing_asks_for_a_person_instead_of_going_on_for_ever() -> None:
     after = next_round(simulation(), balance(100, 100, 0), rounds(1), 100)
     assert after.need is Need.PERSON
-    assert "none of 100 events" in after.reason
+    assert after.reason == "none of 100 events passed the filters, where the request says that one in 1 does"
+
+
+def test_a_pilot_too_short_for_a_rare_event_says_nothing_about_the_filters() -> None:
+    request = simulation(total_events=1000, filter_efficiency=0.004)
+    after = next_round(request, balance(27, 27, 0), rounds(1), 900)
+    assert (after.need, after.events) == (Need.ROUND, 250_000)
+    assert next_round(request, balance(2499, 2499, 0), rounds(2), 900).need is Need.ROUND
+    assert next_round(request, balance(2500, 2500, 0), rounds(2), 900).need is Need.PERSON
 
 
 def test_input_goes_on_while_files_can_be_planned() -> None:

@@ -27,7 +27,7 @@ def test_a_worker_waits_for_a_temporal_that_is_not_there_yet_until_it_is_told_to
             assert f"Temporal does not answer at {NOWHERE}" in line
             assert line.endswith("trying again\n")
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(60) == 0
+        assert worker.wait(PATIENCE_SEC) == 0
 
 
 def test_a_worker_that_knows_no_temporal_says_so_and_ends(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from wms2.models.request import Completion, ProductionStep, Request
 from wms2.models.workflow import Round, RoundKind
 
 PILOT_FILES = 5
+TELLING_EVENTS = 10
+"""Where so many were expected, none at all is no chance: once in twenty thousand times."""
 PILOT_FRACTION = 100
 """The pilot begins with a hundredth of a job's events."""
 TAIL_FRACTION = 10
@@ -43,14 +45,23 @@ def _next_of_simulation(request: Request, balance: Balance, pilot: bool, events_
     done = _events_done(request, balance)
     if done >= total:
         return NextRound(need=Need.NOTHING)
-    if balance.events_processed > 0 and balance.events_produced == 0:
-        reason = f"none of {balance.events_processed} events passed the filters"
+    if _nothing_passes(request, balance):
+        reason = (
+            f"none of {balance.events_processed} events passed the filters, "
+            f"where the request says that one in {1 / request.filter_efficiency:.0f} does"
+        )
         return NextRound(need=Need.PERSON, reason=reason)
     step = production_step(request, total, done)
     generate = math.ceil((_part(total, step) - done) / efficiency(request, balance))
     if pilot:
         return NextRound(need=Need.PILOT, events=min(generate, events_per_job), priority=step.priority)
     return NextRound(need=Need.ROUND, events=generate, priority=step.priority)
+
+
+def _nothing_passes(request: Request, balance: Balance) -> bool:
+    """Whether enough was tried to see that the filters are not as the requestor said."""
+    expected = balance.events_processed * request.filter_efficiency
+    return balance.events_produced == 0 and expected >= TELLING_EVENTS
 
 
 def _events_done(request: Request, balance: Balance) -> int:
