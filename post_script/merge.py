@@ -79,12 +79,13 @@ def _unaccepted_outputs(accepted: dict[str, int]) -> list[dict[str, Any]]:
 
 
 def _merged_before() -> list[dict[str, Any]]:
-    """Files of merges that were not accepted. No job removes merged files: that needs a look at the records."""
+    """Files of merges that were not accepted. No job of the group removes them: that needs a look at the record."""
     found = []
     for name in sorted(os.listdir(".")):
         if re.fullmatch(r"merge\.\d+\.report\.json", name):
             report = read_json(name) or {}
-            found += [{"lfn": file["lfn"], "site": report["site"]} for file in report.get("outputs", [])]
+            files = report.get("outputs", []) + report.get("left", [])
+            found += [{"lfn": file["lfn"], "site": report["site"]} for file in files]
     return found
 
 

@@ -44,6 +44,7 @@ from wms2.activities.records import RecordActivities
 from wms2.activities.reports import ReportActivities
 from wms2.activities.rounds import RoundActivities
 from wms2.activities.sites import SiteActivities
+from wms2.activities.sweeping import Sweeper
 from wms2.activities.time_limits import TimeLimitActivities
 from wms2.activities.undo import UndoActivities
 from wms2.adapters.condor import Condor
@@ -123,6 +124,8 @@ class Hands:
     watch: Sequence[Activity]
     announce: Callable[[str], Coroutine[Any, Any, None]]
     """Keeps it known that the host which it is told is served."""
+    sweep: Callable[[], Coroutine[Any, Any, None]]
+    """Keeps removing what closed rounds of the host left on storage."""
     refresh: Callable[[str], Coroutine[Any, Any, None]] | None
     """Keeps the credentials of jobs fresh on the host that it is told; None where they carry none."""
 
@@ -178,6 +181,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
             partial(remove_leftovers, condor, engine),
             partial(host_report, settings, condor),
         ),
+        sweep=Sweeper(condor, engine, submit_root, credentials).keep_sweeping,
         refresh=partial(keep_credentials_fresh, credentials, engine) if credentials else None,
     )
 
@@ -305,7 +309,7 @@ async def run_worker(settings: Settings, host: str, metrics_port: int | None) ->
     async with asyncio.TaskGroup() as tasks:
         for worker in workers:
             tasks.create_task(worker.run())
-        beside = [tasks.create_task(hands.announce(host))]
+        beside = [tasks.create_task(hands.announce(host)), tasks.create_task(hands.sweep())]
         if hands.refresh is not None:
             beside.append(tasks.create_task(hands.refresh(host)))
         await stop.wait()

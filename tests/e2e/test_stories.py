@@ -31,6 +31,7 @@ from wms2.core.decisions import DECIDED, Rule
 from wms2.core.rounds import RESCUE_RAISE
 from wms2.dagman.include import allowed_sites, round_priority
 from wms2.dagman.posts import PostRecord, attempt_post, attempts_by_node
+from wms2.dagman.removals import LEFT_FILE, read_list
 from wms2.db.audit import audit_trail
 from wms2.db.session import transaction
 from wms2.models.dag import DagStatus
@@ -203,6 +204,22 @@ def test_a_round_of_which_40_percent_fails_is_held_and_completes_after_a_release
         ("1:1", Rule.BELOW_THE_THRESHOLD, 0),
         ("1:2", Rule.NONE_FAILED, 1),
     ]
+
+
+@story
+def test_what_a_round_that_was_given_up_left_on_storage_is_removed_by_the_worker(stand: Stand) -> None:
+    """The other job of the work unit that failed had staged out."""
+    name = stand.submit(in_pairs("story_swept", stand, 2, fails(2, PERMANENT, times=1)))
+    held_reason(stand, name)
+    stand.wms2("request", "release", name, "--reason", "the cause is mended")
+    stand.until(name, "completed")
+    stand.assert_exactly_once(name, "0:1", "1:1")
+
+    stand.wait((folder(stand, name) / LEFT_FILE).exists, lambda: stand.tale(name))
+    assert read_list(folder(stand, name) / LEFT_FILE).files == ()
+    mine = f"*{stand.record(name).request.digest8}_*"
+    found = {path for path in (stand.home / "storage").rglob(mine) if path.is_file()}
+    assert found == set(stand.merged_files(name))
 
 
 @story

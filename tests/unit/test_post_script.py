@@ -319,6 +319,16 @@ def test_a_merged_file_of_an_earlier_merge_is_never_given_to_the_cleanup(unit: P
     assert [entry["lfn"] for entry in merged["elsewhere"]] == [f"{MERGED_BASE}/merged.root"]
 
 
+def test_what_a_merge_could_not_take_back_is_listed_for_the_end_of_the_round(unit: Path) -> None:
+    run_all_nodes()
+    half = {"lfn": f"{MERGED_BASE}/half.root", "reason": "the storage is down"}
+    Path("merge.29.report.json").write_text(json.dumps({"site": "T2_DE_DESY", "outputs": [], "left": [half]}))
+    assert collect() == DONE
+    merged = read_json("merge_input.json")
+    assert merged is not None
+    assert merged["elsewhere"] == [{"lfn": half["lfn"], "site": "T2_DE_DESY"}]
+
+
 def test_an_output_that_cannot_be_read_is_no_reason_to_make_it_again(
     unit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,22 +1,29 @@
-"""The end of a round: what it produced is credited, the rest given up, and what was measured kept for the next."""
+"""The end of a round: what it produced is credited, the rest given up, and what was measured kept for the next.
+
+What it left on the storage of sites is listed, and removed afterwards by the worker of its host.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection
 from pathlib import Path
 
 from sqlalchemy import Engine
 from temporalio import activity
 
+from wms2.activities.alerts import sound
 from wms2.activities.database import DatabaseActivities
 from wms2.core.file_states import excluded_files
 from wms2.core.ledger import discrepancies, produced_unit
 from wms2.core.measurement import measured_round, pilot_metrics, pilot_report
+from wms2.core.removals import files_to_remove, strange_files
 from wms2.core.sizing import events_per_job, next_sizing, sizing_of
 from wms2.dagman.failures import gather_failures
 from wms2.dagman.outputs import produced_units
 from wms2.dagman.progress import read_outcome
+from wms2.dagman.removals import SWEEP_FILE, leavings, write_list
 from wms2.dagman.round_folder import ROUND_FILE, read_round
 from wms2.db import credit, ledger
 from wms2.db.crosscheck import cross_check
@@ -27,8 +34,11 @@ from wms2.models.dag import DagStatus
 from wms2.models.ledger import WorkUnitStatus
 from wms2.models.merge_output import MergeOutput
 from wms2.models.messages import ClosedRound, RoundOrder
+from wms2.models.removal import FileList
 from wms2.models.sizing import KnownSizing, MeasuredSizing
 from wms2.models.workflow import RoundStatus
+
+log = logging.getLogger(__name__)
 
 
 class ClosingActivities(DatabaseActivities):
@@ -51,6 +61,7 @@ class ClosingActivities(DatabaseActivities):
         abandoned = len(units[WorkUnitStatus.ABANDONED])
         status = RoundStatus.CLOSED if abandoned else RoundStatus.COMPLETED
         await self.record(ledger.record_round_status, order.request, order.round, status)
+        await self._list_what_is_left(order, outputs)
         return ClosedRound(
             units_produced=len(units[WorkUnitStatus.PRODUCED]),
             units_abandoned=abandoned,
@@ -85,6 +96,31 @@ class ClosingActivities(DatabaseActivities):
         outcome = read_outcome(folder, planned, cluster, [], produced)
         failures = await asyncio.to_thread(gather_failures, folder, planned, cluster, produced, outcome)
         await self.record(record_failures, last.intent.dag_id, failures)
+
+    async def _list_what_is_left(self, order: RoundOrder, outputs: list[MergeOutput]) -> None:
+        """`sweep.json`, for the worker of its host: all files on storage that are credited to nobody.
+
+        Once and for all: nothing of the round runs any more. Whatever goes wrong here holds no request.
+        """
+        folder = order.folder
+        if folder is None or not (folder / ROUND_FILE).exists() or (folder / SWEEP_FILE).exists():
+            return
+        try:
+            units = await asyncio.to_thread(leavings, folder, read_round(folder))
+            named = {file.lfn for unit in units for file in unit.named}
+            credited = {file.lfn for output in outputs for file in output.files}
+            credited |= await self.record(credit.credited_files, named)
+            if files := files_to_remove(units, credited):
+                dags = await self.record(dags_of_round, order.request, order.round)
+                schedd = next((dag.schedd_name for dag in reversed(dags) if dag.schedd_name), "")
+                listed = FileList(schedd=schedd, files=files)
+                await asyncio.to_thread(write_list, folder / SWEEP_FILE, listed)
+            if strange := strange_files(units):
+                log.warning("%s: %s is no file of its unit and stays on storage", folder, strange[0].lfn)
+        except OSError as error:
+            sound(
+                "left_on_storage", order.request, f"what is left of round {order.round} is not known: {error}"
+            )
 
     async def _measure(self, order: RoundOrder, outputs: list[MergeOutput]) -> MeasuredSizing | None:
         """Record what the round's jobs needed, beside what was predicted; and what follows for the next round."""

@@ -1,25 +1,41 @@
-"""Keeping the credentials of jobs fresh on a submit host, and telling of those that are not."""
+"""The credentials of jobs on a submit host: kept fresh, handed out, and told of when they are not."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from wms2.activities.alerts import sound
 from wms2.adapters.job_credentials import JobCredentials
-from wms2.core.credentials import low_life
+from wms2.core.credentials import low_life, no_submission
 from wms2.core.notices import credential_happening
+from wms2.dagman.include import set_credentials
 from wms2.db.notices import queue
 from wms2.db.session import transaction
+from wms2.errors import Unavailable
 from wms2.temporal.runtime import meter
 
 log = logging.getLogger(__name__)
 
 REFRESH_EVERY_SEC = 300.0
+
+
+def hand_out_credentials(credentials: JobCredentials | None, folder: Path) -> None:
+    """To the jobs of a round that are submitted from now on, the newest that they can carry.
+
+    Nothing is submitted with one that would not outlive the first jobs.
+    """
+    if credentials is None:
+        set_credentials(folder, None, None)
+        return
+    if why := no_submission(credentials.refresh(), datetime.now(UTC)):
+        raise Unavailable(why)
+    set_credentials(folder, credentials.proxy, credentials.token)
 
 
 async def keep_credentials_fresh(credentials: JobCredentials, engine: Engine, host: str) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from sqlalchemy import Engine
 from temporalio import activity
 
 from wms2.activities.alerts import sound
+from wms2.activities.credentials import hand_out_credentials
 from wms2.activities.database import DatabaseActivities
 from wms2.activities.held import HeldDagmans
 from wms2.activities.rounds import settle_priority
@@ -24,13 +24,12 @@ from wms2.adapters.condor import Condor, CondorUnavailable, DagmanAd, Submission
 from wms2.adapters.job_credentials import JobCredentials
 from wms2.adapters.queue import Queue
 from wms2.core.bans import remaining
-from wms2.core.credentials import no_submission
 from wms2.core.failures import causes_in_words, failure_page, same_failure
 from wms2.core.ledger import produced_unit
 from wms2.core.rounds import in_the_tail, tail_priority
 from wms2.dagman.dag_files import WORKFLOW_DAG
 from wms2.dagman.failures import first_ends, gather_failures
-from wms2.dagman.include import allowed_sites, base_priority, leave_out_sites, set_credentials, set_priorities
+from wms2.dagman.include import allowed_sites, base_priority, leave_out_sites, set_priorities
 from wms2.dagman.lock import submission_lock
 from wms2.dagman.metrics import read_metrics
 from wms2.dagman.outputs import produced_units
@@ -49,7 +48,7 @@ from wms2.db.failures import record_failures
 from wms2.db.notices import queue_alert
 from wms2.db.session import RecordConflict
 from wms2.db.sites import avoided_sites
-from wms2.errors import Unavailable, UserError
+from wms2.errors import UserError
 from wms2.models.dag import DagIntent, DagStatus, NodeCounts
 from wms2.models.failure import DagFailures
 from wms2.models.messages import Alert, DagObservation, DagOrder, FollowOrder, SubmittedDag
@@ -102,7 +101,7 @@ class DagActivities(DatabaseActivities):
             cluster = await self._find(order)
             found = cluster is not None
             if cluster is None:
-                self._hand_out_credentials(order.folder)
+                hand_out_credentials(self._credentials, order.folder)
                 await self._prepare(order, planned)
                 cluster = await self._condor.submit_dag(order.folder / WORKFLOW_DAG, order.dag_id, lock=lock)
         schedd = await self._condor.schedd_name()
@@ -132,15 +131,6 @@ class DagActivities(DatabaseActivities):
         metrics = read_metrics(order.folder / f"{WORKFLOW_DAG}.metrics")
         # The run of no other attempt, so it can only be this one's.
         return metrics.dagman_id if metrics and metrics.dagman_id not in known.values() else None
-
-    def _hand_out_credentials(self, folder: Path) -> None:
-        """The newest that jobs can carry. Nothing is submitted with one that would not outlive the first jobs."""
-        if self._credentials is None:
-            set_credentials(folder, None, None)
-            return
-        if why := no_submission(self._credentials.refresh(), datetime.now(UTC)):
-            raise Unavailable(why)
-        set_credentials(folder, self._credentials.proxy, self._credentials.token)
 
     async def _prepare(self, order: DagOrder, planned: RoundFile) -> None:
         """No status of an earlier run, no credited unit that would run again, and what the slot allows.

@@ -1,7 +1,7 @@
-"""HTCondor: submitting, finding and removing DAGs.
+"""HTCondor: submitting, finding and removing DAGs, and jobs that clean up after them.
 
-Queries and removals go through the bindings, submission through `condor_submit_dag`. Both block, so every
-method hands its call to a thread.
+Queries and removals go through the bindings, submission through HTCondor's programs. Both block, so every method
+hands its call to a thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CondorUnavailable(Unavailable):
 
 
 class SubmissionRefused(Unavailable):
-    """condor_submit_dag said no, and why."""
+    """condor_submit_dag or condor_submit said no, and why."""
 
 
 class DagmanAd(NamedTuple):
@@ -76,6 +76,16 @@ class Condor:
         even if this process dies before.
         """
         return await asyncio.to_thread(self._submit_dag, dag, dag_id, lock)
+
+    async def submit_sweep(self, folder: Path, submit_file: str, tag: str, *, lock: int) -> int:
+        """Submit the cleanup of a folder as a job of its own, tagged; its cluster id. `lock` as for a DAG."""
+        return await asyncio.to_thread(self._submit_sweep, folder, submit_file, tag, lock)
+
+    async def queued_sweeps(self, request: str, round_number: int) -> set[str]:
+        """The tags of the jobs in the queue that clean up after a round."""
+        constraint = f'regexp("^{_checked(request)}:{round_number:d}:sweep_[0-9_]+$", WMS2_SweepId)'
+        ads = await self._call(lambda htcondor: htcondor.Schedd().query(constraint, ["WMS2_SweepId"]))
+        return {str(ad["WMS2_SweepId"]) for ad in ads}
 
     async def queued_attempts(self, request: str, round_number: int) -> dict[str, int]:
         """Tag -> cluster of the DAGMans of a round that are in the queue, whichever attempt they are."""
@@ -249,10 +259,20 @@ class Condor:
             folder=dag.parent,
             lock=lock,
         )
-        said = self._run("condor_submit", f"{dag.name}.condor.sub", folder=dag.parent, lock=lock)
+        return self._queue(f"{dag.name}.condor.sub", folder=dag.parent, lock=lock)
+
+    def _submit_sweep(self, folder: Path, submit_file: str, tag: str, lock: int) -> int:
+        # The node's name is what DAGMan would have given it.
+        told = ("-append", "node = cleanup", "-append", f'+WMS2_SweepId="{_checked(tag)}"')
+        return self._queue(*told, submit_file, folder=folder, lock=lock)
+
+    def _queue(self, *arguments: str, folder: Path, lock: int) -> int:
+        said = self._run("condor_submit", *arguments, folder=folder, lock=lock)
         if match := _SUBMITTED.search(said):
             return int(match[1])
-        raise SubmissionRefused(f"condor_submit did not say how {dag} was queued: {_last_line(said)}")
+        raise SubmissionRefused(
+            f"condor_submit did not say how {folder / arguments[-1]} was queued: {_last_line(said)}"
+        )
 
     def _run(self, *command: str, folder: Path, lock: int) -> str:
         """What a program of HTCondor said. One that is late goes on alone, and keeps the lock until it is done."""
@@ -277,7 +297,7 @@ class Condor:
             raise CondorUnavailable(f"{command[0]} did not come back in {SUBMIT_TIMEOUT_SEC} s") from error
         if program.returncode != 0:
             reason = _last_line(complained) or _last_line(said) or "no reason given"
-            raise SubmissionRefused(f"{command[0]} refused the DAG in {folder}: {reason}")
+            raise SubmissionRefused(f"{command[0]} refused what is in {folder}: {reason}")
         return said
 
 

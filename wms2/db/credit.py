@@ -1,10 +1,10 @@
 """How a work unit ends: produced, and then credited once, or abandoned with a reason."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from sqlalchemy import func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import String, any_, cast, func, select, update
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -105,6 +105,13 @@ def units_of_round(
 def credited_units(session: Session, request_name: str, round_number: int) -> set[int]:
     """The numbers of the round's work units that were produced."""
     return set(units_of_round(session, request_name, round_number)[WorkUnitStatus.PRODUCED])
+
+
+def credited_files(session: Session, lfns: Iterable[str]) -> set[str]:
+    """Those of these files that are the output of a work unit, of whichever request."""
+    # One parameter however many they are.
+    asked = cast(sorted(lfns), ARRAY(String))
+    return set(session.scalars(select(OutputFileRow.lfn).where(OutputFileRow.lfn == any_(asked))))
 
 
 def _locked(session: Session, request_name: str, number: int) -> WorkUnitRow:
