@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_reqmgr2_chain import tasks
-from wms2.cli import main
+from wms2.cli.main import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from temporalio import activity
 
 from tests.factories import simulation
-from wms2.cli import main
+from wms2.cli.main import main
 from wms2.cli.pace import Sample
 from wms2.cli.request_watch import bars, frame, seconds_left, waits_for
 from wms2.models.ledger import Balance, WorkUnitStatus

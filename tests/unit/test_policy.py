@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from post_script.policy import Failure, classify, fitting_rules, load_policy
 from tests.factories import SITES, simulation, snapshot
-from wms2.cli import app
+from wms2.cli.main import app
 from wms2.cli.request_pending import by_exit_code, unjudged
 from wms2.core.planning import plan_round
 from wms2.dagman.policy_file import add_rules, default_policy, policy_of

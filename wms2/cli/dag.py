@@ -23,7 +23,7 @@ from wms2.db.session import transaction
 from wms2.errors import UserError
 from wms2.models.dag import DAG
 
-app = typer.Typer(help="Rounds on the pool: run one by hand, look at all.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 LOG_LENGTH = 1_000_000
 

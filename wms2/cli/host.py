@@ -24,9 +24,7 @@ from wms2.models.host import KnownHost
 from wms2.models.messages import HostLostAction
 from wms2.temporal.queues import host_queue
 
-app = typer.Typer(
-    help="Submit hosts: which there are, use them no more, and say that one is gone.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 Host = Annotated[str, typer.Argument(metavar="HOST", help="The name that its worker has.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]

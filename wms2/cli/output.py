@@ -21,7 +21,7 @@ from wms2.models.undo import UndoOrder
 from wms2.temporal.client import connect
 from wms2.temporal.launch import start_undo
 
-app = typer.Typer(help="Outputs: where datasets are, and how to take them back.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 OfDataset = Annotated[
     str | None, typer.Option("--dataset", metavar="DATASET", help="One of them; else all of the request.")

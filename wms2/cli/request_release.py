@@ -15,6 +15,8 @@ from wms2.config import load_settings
 from wms2.errors import UserError
 from wms2.models.messages import Changes, DropAction, ReleaseAction
 
+app = typer.Typer()
+
 M = TypeVar("M", Changes, DropAction)
 UNIT = re.compile(r"(?:mg_)?(\d{1,6})")
 
@@ -55,12 +57,7 @@ Units = Annotated[
 EventsLeft = Annotated[bool, typer.Option("--events-left", help="All events that are not produced.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `wms2 request`."""
-    for verb in (release, drop):
-        app.command()(verb)
-
-
+@app.command()
 def release(
     name: Name,
     rescue: Rescue = False,
@@ -96,6 +93,7 @@ def release(
     deliver(settings, recorded_request(settings, name), order, wait=not no_wait)
 
 
+@app.command()
 def drop(
     name: Name,
     files: Files = None,

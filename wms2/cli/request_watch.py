@@ -27,6 +27,8 @@ from wms2.models.overview import RequestOverview
 from wms2.models.progress import RoundProgress
 from wms2.models.request import RequestStatus
 
+app = typer.Typer()
+
 LOOK_EVERY_SEC = 1.0
 
 WAITS_FOR = {
@@ -44,11 +46,7 @@ WAITS_FOR = {
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `wms2 request`."""
-    app.command()(watch)
-
-
+@app.command()
 def watch(name: Name) -> None:
     """Follow a request until it ends: rounds, work units, events and jobs, and what it waits for.
 

@@ -26,9 +26,7 @@ from wms2.models.site import Site as KnownSite
 from wms2.models.site import SiteStatus
 from wms2.patterns import SITE_NAME
 
-app = typer.Typer(
-    help="Sites: which there are, keep jobs away from them, and let them come back.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 Site = Annotated[str, typer.Argument(metavar="SITE", help="The site's whole name, such as T2_US_Purdue.")]
 OfRequest = Annotated[

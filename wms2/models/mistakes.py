@@ -92,6 +92,15 @@ def mistakes_of(error: ValidationError, fields_beside: FieldsBeside) -> list[Mis
     ]
 
 
+def listed(error: ValidationError) -> str:
+    """Each mistake on a line of its own."""
+    mistakes = (
+        (".".join(str(part) for part in mistake["loc"]), mistake["msg"].removeprefix("Value error, "))
+        for mistake in error.errors(include_input=False)
+    )
+    return "\n".join(f"  {place}: {text}" if place else f"  {text}" for place, text in mistakes)
+
+
 def _follows_from_another(details: ErrorDetails, all_details: Sequence[ErrorDetails]) -> bool:
     """A default that needs a field which is itself wrong; a list called too short for its wrong entries."""
     if details["type"] == "too_short":
