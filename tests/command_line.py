@@ -29,5 +29,17 @@ def every_deferred(group: TyperGroup | None = None) -> Iterator[tuple[Deferred, 
                 yield from every_deferred(real)
 
 
+def every_verb(*path: str) -> Iterator[tuple[str, str]]:
+    """Such as `request watch`, each with its whole help."""
+    command: Any = typer.main.get_group(app)
+    for word in path:
+        command = _real(command.commands[word])
+    if isinstance(command, TyperGroup):
+        for name in command.commands:
+            yield from every_verb(*path, name)
+    else:
+        yield " ".join(path), command.help
+
+
 def _real(command: Any) -> Any:
     return command.real() if isinstance(command, Deferred) else command

@@ -1,13 +1,15 @@
 """The `wms2` command as a process: how it starts and ends, and what it imports on the way."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import every_deferred
+from tests.command_line import every_deferred, every_verb, parse
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,6 +91,16 @@ def test_a_shell_completes_nouns_and_verbs_and_imports_no_engine_for_it(typed: s
     done = wms2(before=TELLS_MODULES, **asked)
     assert done.stdout.split() == [expected]
     assert {name.split(".")[0] for name in done.stderr.split()} & ENGINES == set()
+
+
+@pytest.mark.parametrize(("verb", "help_"), list(every_verb()))
+def test_every_verb_has_examples_in_its_help_and_understands_them(verb: str, help_: str) -> None:
+    examples = re.findall(r"(?<!/)wms2 [^[\n]+", help_.partition("\nExample")[2])
+    assert any(f"{example} ".startswith(f"wms2 {verb} ") for example in examples)
+    for example in examples:
+        for line in re.split(" && | > [^ ]+$", example):
+            if line:
+                parse(shlex.split(line)[1:])
 
 
 def test_what_a_list_says_of_a_noun_or_verb_is_how_its_own_help_begins() -> None:

@@ -114,6 +114,14 @@ def main() -> None:
         app()
     except (UserError, Unavailable) as error:
         _refuse(str(error))
+    except OSError as error:
+        # A full disk, no right to write, a file in the place of a folder: what a person named and can mend.
+        if error.filename is None:
+            raise
+        _refuse(
+            f"cannot use {error.filename}: {str(error.strerror).lower()}; "
+            "see that it is there, and that you may use it"
+        )
     except KeyboardInterrupt:
         say("Interrupted.")
         sys.exit(ctrl_c.INTERRUPTED)

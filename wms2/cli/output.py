@@ -130,7 +130,8 @@ def _row(output: ListedOutput) -> tuple[object, ...]:
 def _print_output(output: ListedOutput, blocks: list[OutputBlock]) -> None:
     say(f"[bold]{escape(output.dataset)}[/] is {output.status}, {output.standing}")
     if output.invalidated_at is not None:
-        say(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}: {output.invalidation_reason}"))
+        why = f": {output.invalidation_reason}" if output.invalidation_reason else ""
+        say(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}{why}"))
     elif output.cleanup_at is not None:
         say(f"  will be taken back {output.cleanup_at:%Y-%m-%d %H:%M}")
     rows = [

@@ -76,7 +76,9 @@ def check(
     if as_json:
         print_json({"file": str(file), "rules": len(checked.rules), "handlers": len(checked.handlers)})
     else:
-        say(f"{file}: {len(checked.rules)} rules and {len(checked.handlers)} handlers are sound.")
+        say(
+            f"{escape(str(file))}: {len(checked.rules)} rules and {len(checked.handlers)} handlers are sound."
+        )
 
 
 @app.command()
@@ -106,7 +108,7 @@ def add(
     if as_json:
         print_json(added["rules"][-1])
     else:
-        say(f"{file}: the rule [bold]{escape(name)}[/] holds from now on.")
+        say(f"{escape(str(file))}: the rule [bold]{escape(name)}[/] holds from now on.")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -89,8 +89,7 @@ def fail(name: Name, reason: Reason = "", no_wait: NoWait = False, yes: Yes = Fa
 
     Example: [bold]wms2 request fail NAME --reason "the input is corrupt" --yes[/]
     """
-    ask_first(f"Fail {name}? This is final.", yes)
-    act(Action.FAIL, name, reason, wait=not no_wait)
+    act(Action.FAIL, name, reason, wait=not no_wait, question=None if yes else f"Fail {name}? This is final.")
 
 
 @app.command()
@@ -99,15 +98,21 @@ def abort(name: Name, reason: Reason = "", yes: Yes = False) -> None:
 
     Example: [bold]wms2 request abort NAME --reason "asked for by mistake" --yes[/]
     """
-    ask_first(f"Abort {name}? Its jobs are removed, and this is final.", yes)
-    act(Action.ABORT, name, reason)
+    question = f"Abort {name}? Its jobs are removed, and this is final."
+    act(Action.ABORT, name, reason, question=None if yes else question)
 
 
-def act(action: Action, name: str, reason: str, *, wait: bool = True) -> None:
-    """Ask the request's workflow and tell its answer; a refusal is a UserError."""
+def act(action: Action, name: str, reason: str, *, wait: bool = True, question: str | None = None) -> None:
+    """Ask the request's workflow and tell its answer; a refusal is a UserError.
+
+    Before it, a person is asked the question, if there is one; but only about a request that exists.
+    """
     settings = load_settings()
+    record = recorded_request(settings, name)
+    if question:
+        ask_first(question, yes=False)
     order = OperatorAction(action=action, reason=reason, **who_asks())
-    deliver(settings, recorded_request(settings, name), order, wait=wait)
+    deliver(settings, record, order, wait=wait)
 
 
 def deliver(settings: Settings, record: RequestRecord, order: OperatorAction, *, wait: bool = True) -> None:
