@@ -5,11 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.command_line import every_deferred, every_verb, parse
+from wms2.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,3 +134,9 @@ def test_ctrl_c_while_it_starts_ends_it_without_a_stack_trace(event: str, what: 
 def test_a_start_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
     ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)" + INTERRUPTED.format(event="import", what="yaml")
     assert wms2("request", "validate", "examples/simulation.yaml", before=ignored).returncode == 0
+
+
+def test_a_verb_can_be_called_in_any_thread() -> None:
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(CliRunner().invoke, app, ["policy", "show"]).result()
+    assert (done.exit_code, done.exception) == (0, None)
