@@ -22,7 +22,7 @@ from wms2 import planner
 from wms2.activities import admission, endings, planning, records, rounds
 from wms2.activities.database import DatabaseActivities
 from wms2.adapters.condor import Condor
-from wms2.cli import main
+from wms2.cli.main import main
 from wms2.temporal import heartbeats
 
 PLANNER = "planner"

@@ -15,7 +15,7 @@ from tests.integration.publishing import Publisher
 from tests.integration.rounds import unique
 from tests.stand_in import services, stand_in_rucio
 from wms2.adapters.dbs import Dbs
-from wms2.cli import main
+from wms2.cli.main import main
 from wms2.config import Settings, load_settings
 from wms2.local.sites import SITES, write_sites
 from wms2.temporal.bootstrap import bootstrap

@@ -12,7 +12,7 @@ from tests.factories import reprocessing
 from tests.integration.rounds import Gate, Round, small_simulation, unique
 from wms2.activities.closing import ClosingActivities
 from wms2.activities.dags import DagActivities
-from wms2.cli import main
+from wms2.cli.main import main
 from wms2.config import Settings
 from wms2.core.ledger import discrepancies
 from wms2.dagman.progress import mark_removal

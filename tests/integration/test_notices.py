@@ -27,7 +27,7 @@ from wms2.activities.notices import NoticeActivities
 from wms2.activities.records import RecordActivities
 from wms2.adapters.mail import Mailer
 from wms2.adapters.messenger import Messenger
-from wms2.cli import app
+from wms2.cli.main import app
 from wms2.config import Settings
 from wms2.core.bans import SiteTally
 from wms2.db import bans, notices

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.integration.rounds import Round, small_simulation
-from wms2.cli import app
+from wms2.cli.main import app
 from wms2.config import Settings
 from wms2.models.progress import DagOutcome
 

@@ -69,7 +69,7 @@ def jobs(home: Path) -> Path:
 
 
 def wms2(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", "from wms2.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from wms2.cli.main import main; main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

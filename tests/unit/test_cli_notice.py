@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.mailbox import Hook, hook
-from wms2.cli import main
+from wms2.cli.main import main
 
 CONTACTS = """
 operators: [chat]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_reqmgr2_chain import tasks
-from wms2.cli import main
+from wms2.cli.main import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
 
@@ -115,7 +115,7 @@ def test_every_mistake_of_an_inputs_file_is_named_at_once(wms2: Any, tmp_path: P
     request, inputs = reprocessing(tmp_path, bad)
     told = wms2("request", "plan", request, "--inputs", inputs, "--out", tmp_path / "round")
     assert told.code == 2
-    for place in ("0.lfn", "1.locations.0", "2.events", "3.lumis.0.run", "4.colour"):
+    for place in ("[0].lfn", "[1].locations[0]", "[2].events", "[3].lumis[0].run", "[4].colour"):
         assert place in told.stderr
     assert not (tmp_path / "round").exists()
 
@@ -225,3 +225,20 @@ def test_a_plan_without_a_folder_is_shown_and_nothing_is_written(
     assert (told.code, json.loads(told.stdout)["jobs"]) == (0, 20)
     assert "nothing was written" in told.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_told_in_one_sentence(wms2: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    told = wms2("request", "plan", EXAMPLE, "--out", tmp_path / "file" / "round")
+    assert told.code == 2
+    assert "file" in told.stderr
+    assert "see that it is there" in told.stderr.replace("\n", " ")
+
+
+def test_what_holds_no_round_is_never_taken_for_the_folder_of_one(wms2: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path):
+        told = wms2("request", "plan", EXAMPLE, "--out", place)
+        assert told.code == 2
+        assert "choose a folder that is not there yet" in told.stderr.replace("\n", " ")
+    assert (tmp_path / "file").read_text() == "mine"

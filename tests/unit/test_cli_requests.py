@@ -12,7 +12,7 @@ from rich.console import Console
 from temporalio import activity
 
 from tests.factories import simulation
-from wms2.cli import main
+from wms2.cli.main import main
 from wms2.cli.pace import Sample
 from wms2.cli.request_watch import bars, frame, seconds_left, waits_for
 from wms2.models.ledger import Balance, WorkUnitStatus
@@ -112,10 +112,18 @@ def test_a_host_name_that_is_none_is_refused(wms2: Any) -> None:
 @pytest.mark.parametrize("verb", ["abort", "fail"])
 def test_what_is_final_is_asked_for_first(wms2: Any, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    monkeypatch.setattr("wms2.cli.request_actions.act", lambda *_, **__: pytest.fail("it acted"))
+    monkeypatch.setattr("wms2.cli.request_actions.recorded_request", lambda *_: None)
+    monkeypatch.setattr("wms2.cli.request_actions.deliver", lambda *_, **__: pytest.fail("it acted"))
     told = wms2("request", verb, "some")
     assert told.code == 1
     assert "final" in told.stderr
+
+
+@pytest.mark.parametrize("verb", ["abort", "fail"])
+def test_nobody_is_asked_about_a_request_that_cannot_be_found(wms2: Any, verb: str) -> None:
+    told = wms2("request", verb, "some")
+    assert told.code == 2
+    assert "final" not in told.stderr
 
 
 def test_a_request_begins_with_what_its_file_says() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from wms2.cli import app
+from tests.command_line import parse
 from wms2.config import Settings
 from wms2.metrics.catalogue import ADMISSION, DATABASE, WORKER
 
@@ -199,11 +198,7 @@ def commands() -> list[Any]:
 
 @pytest.mark.parametrize("words", commands())
 def test_every_command_that_is_deployed_exists_with_its_options(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
-    rest = list(words)
-    while hasattr(command, "commands"):
-        command = command.commands[rest.pop(0)]
-    command.make_context("wms2", rest)
+    parse(words)
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: str(path.name))

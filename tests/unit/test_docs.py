@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from wms2.cli import app
+from tests.command_line import parse
+from wms2.cli.main import app
 from wms2.config import Settings
 from wms2.dagman.round_folder import read_round
 
@@ -39,13 +39,7 @@ def needs_no_server(words: list[str]) -> bool:
 
 @pytest.mark.parametrize("words", commands())
 def test_every_command_in_the_documents_exists_with_its_options(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
-    rest = list(words)
-    while hasattr(command, "commands"):
-        assert rest[0] in command.commands
-        command = command.commands[rest.pop(0)]
-    # Parses verbs, options and arguments as the command line does, and runs nothing.
-    command.make_context("wms2", rest)
+    parse(words)
 
 
 @pytest.mark.parametrize("words", [case for case in commands() if needs_no_server(case.values[0])])

@@ -20,7 +20,7 @@ from tests.unit.test_adapter_service import wire
 from wms2 import patterns
 from wms2.adapters.condor import _checked as checked_dag_id
 from wms2.adapters.cric import Cric
-from wms2.cli import app
+from wms2.cli.main import app
 from wms2.core.planning import plan_round
 from wms2.dagman.dag_files import group_dag, group_settings, workflow_dag
 from wms2.dagman.submit_files import round_include, submit_files

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from post_script.policy import Failure, classify, fitting_rules, load_policy
 from tests.factories import SITES, simulation, snapshot
-from wms2.cli import app
+from wms2.cli.main import app
 from wms2.cli.request_pending import by_exit_code, unjudged
 from wms2.core.planning import plan_round
 from wms2.dagman.policy_file import add_rules, default_policy, policy_of
@@ -350,3 +350,11 @@ def test_the_command_line_shows_and_checks_policies(tmp_path: Path) -> None:
     file.write_text(shown.stdout.replace('"version": 2', '"version": 1'))
     refused = CliRunner().invoke(app, ["policy", "check", str(file)])
     assert "version" in str(refused.exception)
+
+
+def test_a_file_whose_name_looks_like_markup_is_named_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "[bold]policy[x].json"
+    file.write_text(json.dumps(default_policy()))
+    assert "[bold]policy[x].json: " in CliRunner().invoke(app, ["policy", "check", str(file)]).stderr.replace(
+        "\n", ""
+    )

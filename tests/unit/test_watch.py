@@ -68,7 +68,7 @@ def test_the_past_is_recent_in_a_long_round() -> None:
 def test_a_line_says_where_a_request_stands_what_it_waits_for_and_what_is_silent() -> None:
     sight = Sight(START, overview(RequestStatus.ACTIVE, produced=250), troubles=(NO_WORKER,))
     told = line(sight)
-    assert "simulation is active because; 1 of 4 work units, 250 of 1000 events" in told
+    assert "simulation is active: because; 1 of 4 work units, 250 of 1000 events" in told
     assert "waits for the jobs of round 0" in told
     assert told.endswith("`wms2 worker run` starts one; waiting for it")
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.patience import PATIENCE_SEC
 from tests.workflows.life import Life, living
-from wms2.cli import app
+from wms2.cli.main import app
 from wms2.errors import UserError
 from wms2.models.actions import Action
 from wms2.models.request import RequestStatus

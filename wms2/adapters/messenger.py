@@ -64,7 +64,9 @@ def make_messenger(settings: Settings) -> Messenger:
 
 def _contacts_file(settings: Settings) -> Path:
     if settings.contacts is None:
-        raise UserError("No contacts file: name it with WMS2_CONTACTS, or set WMS2_NOTIFY=off.")
+        raise UserError(
+            "No contacts file: name it with WMS2_CONTACTS; a worker needs none while WMS2_NOTIFY=off."
+        )
     return settings.contacts
 
 

@@ -17,7 +17,7 @@ from wms2.errors import UserError
 from wms2.models.messages import AdmissionOrder
 from wms2.temporal.client import connect
 
-app = typer.Typer(help="Admission: who has a slot, who waits, and how many there are.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 

@@ -11,7 +11,7 @@ from wms2.cli.log import LogFormatOption, log_everything
 from wms2.cli.screen import print_json, say
 from wms2.config import Settings, load_settings
 
-app = typer.Typer(help="The REST service.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Port = Annotated[
     int | None, typer.Option("--port", min=0, max=65535, help="Another port than the file says.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from wms2.cli.by_hand import ByHand, connect_database, submitted
 from wms2.cli.follow import follow, report_end
@@ -23,7 +24,7 @@ from wms2.db.session import transaction
 from wms2.errors import UserError
 from wms2.models.dag import DAG
 
-app = typer.Typer(help="Rounds on the pool: run one by hand, look at all.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 LOG_LENGTH = 1_000_000
 
@@ -51,7 +52,7 @@ def run(folder: Folder, as_json: AsJson = False) -> None:
     try:
         progress = asyncio.run(follow(by_hand.activities, dag))
     except KeyboardInterrupt:
-        say(f"The DAG goes on; wms2 dag run {folder} follows it again.")
+        say(f"The DAG goes on; wms2 dag run {escape(str(folder))} follows it again.")
         raise typer.Exit(130) from None
     failures = asyncio.run(by_hand.activities.explain_dag(dag))
     if not report_end(dag, progress, failures, as_json=as_json):
@@ -189,6 +190,8 @@ def _find(dag: str) -> DAG:
     """The DAG of an id, or the latest one of a folder."""
     with transaction(connect_database(load_settings())) as session:
         if not Path(dag).is_dir():
+            if "/" in dag:
+                raise UserError(f"there is no folder {dag}; `wms2 dag list` shows the ids of all DAGs")
             return dag_by_id(session, dag)
         planned = read_round(Path(dag))
         attempts = dags_of_round(session, planned.request, planned.round)
@@ -213,7 +216,7 @@ def _print_tail(path: Path, lines: int) -> None:
         text = path.read_text(errors="replace").splitlines()[-lines:]
     except OSError:
         raise UserError(f"there is no {path} yet") from None
-    say(f"[dim]{path}[/]")
+    say(f"[dim]{escape(str(path))}[/]")
     results.print(plain_text("\n".join(text), LOG_LENGTH), markup=False)
 
 

@@ -8,12 +8,7 @@ from wms2.cli.screen import say
 from wms2.config import load_settings
 from wms2.db.migrate import upgrade as upgrade_tables
 
-app = typer.Typer(help="The database: its tables.", no_args_is_help=True)
-
-
-@app.callback()
-def database() -> None:
-    """The database: its tables."""
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

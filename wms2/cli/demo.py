@@ -29,16 +29,15 @@ from wms2.models.actions import Action
 from wms2.models.overview import RequestOverview
 from wms2.models.request import Request, RequestStatus
 
+app = typer.Typer()
+
 if TYPE_CHECKING:
     from wms2.local.tally import RequestReport
 
 LIMIT_SEC = 600
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(demo)
-
-
+@app.command()
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the stack running afterwards.")] = False,
     home: Annotated[Path | None, typer.Option(help="State folder of a stack for the demo alone.")] = None,

@@ -82,7 +82,7 @@ def report_end(
     if failures:
         _print_failures(failures)
     if progress.outcome not in (DagOutcome.COMPLETED, DagOutcome.RUNNING):
-        say(f"To rescue what is not done: wms2 dag run {submitted.order.folder}")
+        say(f"To rescue what is not done: wms2 dag run {escape(str(submitted.order.folder))}")
     return progress.outcome is DagOutcome.COMPLETED
 
 

@@ -24,9 +24,7 @@ from wms2.models.host import KnownHost
 from wms2.models.messages import HostLostAction
 from wms2.temporal.queues import host_queue
 
-app = typer.Typer(
-    help="Submit hosts: which there are, use them no more, and say that one is gone.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 Host = Annotated[str, typer.Argument(metavar="HOST", help="The name that its worker has.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -104,6 +102,7 @@ def lost(host: Host, reason: Reason = "", yes: Yes = False) -> None:
             f"{host} is given up; {len(names)} requests are held. `wms2 request release NAME` lets one go on elsewhere."
         )
     )
+    _wonder(host, _known(settings, host))
 
 
 def _say(host: str, verb: str, reason: str) -> None:
@@ -112,13 +111,22 @@ def _say(host: str, verb: str, reason: str) -> None:
     silence = _silence(settings)
     deed = Action(action=f"host_{verb}", reason=reason, detail={"host": host}, **who_asks())
     asyncio.run(set_disabled(direct_door(settings), host, verb == "disable", deed, silence))
-    with transaction(connect_database(settings)) as session:
-        known = next((one for one in known_hosts(session, silence) if one.name == host), None)
+    known = _known(settings, host)
     say(f"{escape(host)} is {verb}d.")
+    _wonder(host, known)
+    if known and verb == "enable" and known.unused_because:
+        say(f"It is not used all the same: {escape(known.unused_because)}.")
+
+
+def _known(settings: Settings, host: str) -> KnownHost | None:
+    with transaction(connect_database(settings)) as session:
+        return next((one for one in known_hosts(session, _silence(settings)) if one.name == host), None)
+
+
+def _wonder(host: str, known: KnownHost | None) -> None:
+    """A host may be spoken of before its worker comes; a name with a slip in it looks the same."""
     if known is None:
         say(f"No worker has announced {escape(host)}: check its name if that surprises you.")
-    elif verb == "enable" and known.unused_because:
-        say(f"It is not used all the same: {escape(known.unused_because)}.")
 
 
 def _line(host: KnownHost) -> tuple[object, ...]:

@@ -10,12 +10,7 @@ import typer
 from wms2.cli.log import LogFormatOption, log_everything
 from wms2.config import load_settings
 
-app = typer.Typer(help="Metrics of the whole system, for Prometheus.", no_args_is_help=True)
-
-
-@app.callback()
-def metrics() -> None:
-    """Metrics of the whole system, for Prometheus."""
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -26,10 +26,7 @@ from wms2.patterns import MAIL_ADDRESS
 
 OFF = "Notifications are off: nobody is told anything. WMS2_NOTIFY=on turns them on."
 
-app = typer.Typer(
-    help="Notices: what requestors, operators and sites are told, by mail and by webhook.",
-    no_args_is_help=True,
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")

@@ -21,7 +21,7 @@ from wms2.models.undo import UndoOrder
 from wms2.temporal.client import connect
 from wms2.temporal.launch import start_undo
 
-app = typer.Typer(help="Outputs: where datasets are, and how to take them back.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 OfDataset = Annotated[
     str | None, typer.Option("--dataset", metavar="DATASET", help="One of them; else all of the request.")
@@ -130,7 +130,8 @@ def _row(output: ListedOutput) -> tuple[object, ...]:
 def _print_output(output: ListedOutput, blocks: list[OutputBlock]) -> None:
     say(f"[bold]{escape(output.dataset)}[/] is {output.status}, {output.standing}")
     if output.invalidated_at is not None:
-        say(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}: {output.invalidation_reason}"))
+        why = f": {output.invalidation_reason}" if output.invalidation_reason else ""
+        say(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}{why}"))
     elif output.cleanup_at is not None:
         say(f"  will be taken back {output.cleanup_at:%Y-%m-%d %H:%M}")
     rows = [

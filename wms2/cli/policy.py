@@ -13,20 +13,16 @@ from rich.markup import escape
 
 from post_script.names import REMOVED, is_stop
 from post_script.policy import LONGEST_TEXT, Failure, classify, fitting_rules, with_category
-from wms2.cli.by_hand import connect_database
 from wms2.cli.screen import print_json, print_table, say
-from wms2.config import load_settings
-from wms2.dagman.policy_file import default_policy, policy_of, with_rules, write_policy
-from wms2.db.session import transaction
-from wms2.db.verdicts import judged_request
-from wms2.door.orders import checked_policy, listed
+from wms2.dagman.policy_file import checked_policy, default_policy, policy_of, with_rules, write_policy
 from wms2.errors import UserError
 from wms2.models.document import parse_document, read_text
+from wms2.models.mistakes import listed
 from wms2.models.policy import Category, FailureRule
 from wms2.models.request_file import validate_request_file
 from wms2.patterns import REQUEST_NAME
 
-app = typer.Typer(help="What failures mean: show, check and explain the rules.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 OfRequest = Annotated[
@@ -80,7 +76,9 @@ def check(
     if as_json:
         print_json({"file": str(file), "rules": len(checked.rules), "handlers": len(checked.handlers)})
     else:
-        say(f"{file}: {len(checked.rules)} rules and {len(checked.handlers)} handlers are sound.")
+        say(
+            f"{escape(str(file))}: {len(checked.rules)} rules and {len(checked.handlers)} handlers are sound."
+        )
 
 
 @app.command()
@@ -110,7 +108,7 @@ def add(
     if as_json:
         print_json(added["rules"][-1])
     else:
-        say(f"{file}: the rule [bold]{escape(name)}[/] holds from now on.")
+        say(f"{escape(str(file))}: the rule [bold]{escape(name)}[/] holds from now on.")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -188,8 +186,10 @@ def _policy(request: str | None) -> dict[str, Any]:
         return default_policy()
     if Path(request).exists() or not REQUEST_NAME.fullmatch(request):
         return policy_of(validate_request_file(Path(request), unnamed_outputs=True))
-    with transaction(connect_database(load_settings())) as session:
-        return policy_of(judged_request(session, request))
+    # The database, and all that comes with it, only where it is asked.
+    from wms2.cli.judged import judged_policy
+
+    return judged_policy(request)
 
 
 def _row(rule: dict[str, Any]) -> tuple[str, ...]:

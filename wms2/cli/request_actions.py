@@ -18,6 +18,8 @@ from wms2.models.actions import Action
 from wms2.models.messages import OperatorAction, PriorityAction
 from wms2.models.request import RequestRecord
 
+app = typer.Typer()
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the record.")]
 NoWait = Annotated[
@@ -26,12 +28,7 @@ NoWait = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `wms2 request`."""
-    for verb in (stop, hold, priority, restart, fail, abort):
-        app.command()(verb)
-
-
+@app.command()
 def stop(name: Name, reason: Reason = "", no_wait: NoWait = False) -> None:
     """Stop a request's DAG cleanly; it queues again and goes on where it was.
 
@@ -40,6 +37,7 @@ def stop(name: Name, reason: Reason = "", no_wait: NoWait = False) -> None:
     act(Action.STOP, name, reason, wait=not no_wait)
 
 
+@app.command()
 def hold(name: Name, reason: Reason = "") -> None:
     """Stop a request and keep it held until somebody releases it.
 
@@ -48,6 +46,7 @@ def hold(name: Name, reason: Reason = "") -> None:
     act(Action.HOLD, name, reason)
 
 
+@app.command()
 def priority(
     name: Name,
     number: Annotated[int, typer.Argument(metavar="N", min=0, max=10**9, help="A higher number goes first.")],
@@ -64,6 +63,7 @@ def priority(
     deliver(settings, recorded_request(settings, name), order)
 
 
+@app.command()
 def restart(name: Name, reason: Reason = "", yes: Yes = False) -> None:
     """Give a request up and begin anew with the next version of it. What it made stays until somebody removes it.
 
@@ -81,6 +81,7 @@ def restart(name: Name, reason: Reason = "", yes: Yes = False) -> None:
     say(escape(f"{clone} starts when the DAG of {name} has left the queue."))
 
 
+@app.command()
 def fail(name: Name, reason: Reason = "", no_wait: NoWait = False, yes: Yes = False) -> None:
     """Give up a request that is held. This is final.
 
@@ -88,24 +89,30 @@ def fail(name: Name, reason: Reason = "", no_wait: NoWait = False, yes: Yes = Fa
 
     Example: [bold]wms2 request fail NAME --reason "the input is corrupt" --yes[/]
     """
-    ask_first(f"Fail {name}? This is final.", yes)
-    act(Action.FAIL, name, reason, wait=not no_wait)
+    act(Action.FAIL, name, reason, wait=not no_wait, question=None if yes else f"Fail {name}? This is final.")
 
 
+@app.command()
 def abort(name: Name, reason: Reason = "", yes: Yes = False) -> None:
     """Cancel a request: its jobs are removed. This is final.
 
     Example: [bold]wms2 request abort NAME --reason "asked for by mistake" --yes[/]
     """
-    ask_first(f"Abort {name}? Its jobs are removed, and this is final.", yes)
-    act(Action.ABORT, name, reason)
+    question = f"Abort {name}? Its jobs are removed, and this is final."
+    act(Action.ABORT, name, reason, question=None if yes else question)
 
 
-def act(action: Action, name: str, reason: str, *, wait: bool = True) -> None:
-    """Ask the request's workflow and tell its answer; a refusal is a UserError."""
+def act(action: Action, name: str, reason: str, *, wait: bool = True, question: str | None = None) -> None:
+    """Ask the request's workflow and tell its answer; a refusal is a UserError.
+
+    Before it, a person is asked the question, if there is one; but only about a request that exists.
+    """
     settings = load_settings()
+    record = recorded_request(settings, name)
+    if question:
+        ask_first(question, yes=False)
     order = OperatorAction(action=action, reason=reason, **who_asks())
-    deliver(settings, recorded_request(settings, name), order, wait=wait)
+    deliver(settings, record, order, wait=wait)
 
 
 def deliver(settings: Settings, record: RequestRecord, order: OperatorAction, *, wait: bool = True) -> None:

@@ -17,6 +17,8 @@ from wms2.db.failures import counts
 from wms2.models.failure import ErrorReport, FailedNode, RecordedFailures
 from wms2.models.plan import unit_name
 
+app = typer.Typer()
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
@@ -26,11 +28,7 @@ EXAMPLES = 3
 EXAMPLE_LINES = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `wms2 request`."""
-    app.command()(errors)
-
-
+@app.command()
 def errors(
     name: Name,
     round_: Annotated[int | None, typer.Option("--round", help="Only of this round.", min=0)] = None,

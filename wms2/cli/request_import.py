@@ -22,15 +22,12 @@ from wms2.models.imports import ImportRecord
 from wms2.models.parameter_set import pset_files
 from wms2.temporal.client import connect
 
+app = typer.Typer()
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `wms2 request`."""
-    app.command("import")(import_one)
-    app.command("imports")(list_all)
-
-
+@app.command("import")
 def import_one(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The request's name in ReqMgr2.")],
     dry_run: Annotated[
@@ -54,6 +51,7 @@ def import_one(
         raise UserError(f"{name} was not imported: {error}") from error
 
 
+@app.command("imports")
 def list_all(
     problems: Annotated[
         bool, typer.Option("--problems", help="Only those that a person should look at.")

@@ -26,18 +26,15 @@ from wms2.core.plain import plain_line, plain_text
 from wms2.models.failure import FailedNode
 from wms2.models.messages import JudgeAction
 
+app = typer.Typer()
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 LINES = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `wms2 request`."""
-    for verb in (pending, judge):
-        app.command()(verb)
-
-
+@app.command()
 def pending(name: Name, as_json: AsJson = False) -> None:
     """List failures that no rule knows, with the ends of their logs, for a person to judge.
 
@@ -58,6 +55,7 @@ def pending(name: Name, as_json: AsJson = False) -> None:
     say(f"\nJudge them with `wms2 request judge {name} --name RULE --category CATEGORY --exit-code CODE`.")
 
 
+@app.command()
 def judge(
     name: Name,
     rule: RuleName,

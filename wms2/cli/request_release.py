@@ -14,6 +14,9 @@ from wms2.cli.request_actions import Name, NoWait, Reason, Yes, ask_first, deliv
 from wms2.config import load_settings
 from wms2.errors import UserError
 from wms2.models.messages import Changes, DropAction, ReleaseAction
+from wms2.models.mistakes import mistakes_of
+
+app = typer.Typer()
 
 M = TypeVar("M", Changes, DropAction)
 UNIT = re.compile(r"(?:mg_)?(\d{1,6})")
@@ -55,12 +58,7 @@ Units = Annotated[
 EventsLeft = Annotated[bool, typer.Option("--events-left", help="All events that are not produced.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `wms2 request`."""
-    for verb in (release, drop):
-        app.command()(verb)
-
-
+@app.command()
 def release(
     name: Name,
     rescue: Rescue = False,
@@ -96,6 +94,7 @@ def release(
     deliver(settings, recorded_request(settings, name), order, wait=not no_wait)
 
 
+@app.command()
 def drop(
     name: Name,
     files: Files = None,
@@ -130,11 +129,7 @@ def _checked(name: str, model: type[M], fields: dict[str, Any]) -> M:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        mistakes = (
-            f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg'].removeprefix('Value error, ')}"
-            for mistake in error.errors(include_input=False)
-        )
-        raise UserError(f"{name}: {'; '.join(mistakes)}") from error
+        raise UserError(f"{name}: {'; '.join(map(str, mistakes_of(error)))}") from error
 
 
 def _numbers(units: Iterable[str]) -> list[int]:

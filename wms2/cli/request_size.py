@@ -24,6 +24,8 @@ from wms2.models.sizing import KnownSizing, SizingOverride
 from wms2.temporal.client import connect
 from wms2.temporal.ids import request_id
 
+app = typer.Typer()
+
 Memory = Annotated[int | None, typer.Option("--memory-mb", metavar="N", help="Memory of a job.")]
 Cores = Annotated[int | None, typer.Option("--cores", metavar="N", help="Cores of a job.")]
 Time = Annotated[
@@ -41,11 +43,7 @@ DryRun = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `wms2 request`."""
-    app.command()(size)
-
-
+@app.command()
 def size(
     name: Name,
     memory_mb: Memory = None,

@@ -25,7 +25,9 @@ from wms2.cli.screen import duration_text, messages, say
 from wms2.config import load_settings
 from wms2.models.overview import RequestOverview
 from wms2.models.progress import RoundProgress
-from wms2.models.request import RequestStatus
+from wms2.models.request import RequestRecord, RequestStatus
+
+app = typer.Typer()
 
 LOOK_EVERY_SEC = 1.0
 
@@ -44,11 +46,7 @@ WAITS_FOR = {
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `wms2 request`."""
-    app.command()(watch)
-
-
+@app.command()
 def watch(name: Name) -> None:
     """Follow a request until it ends: rounds, work units, events and jobs, and what it waits for.
 
@@ -58,7 +56,7 @@ def watch(name: Name) -> None:
     """
     (overview,) = asyncio.run(watch_requests(load_settings().home, [name], lambda status: status.is_final))
     record = overview.record
-    say(f"{name} is [bold]{record.status}[/] {escape(record.status_reason)}".rstrip())
+    say(f"{name} is [bold]{record.status}[/]{escape(_because(record))}")
     if record.status is not RequestStatus.COMPLETED:
         raise typer.Exit(1)
 
@@ -110,12 +108,16 @@ class Lines(nullcontext[None]):
                 say(f"{sight.at:%H:%M:%S} {escape(text)}")
 
 
+def _because(record: RequestRecord) -> str:
+    return f": {record.status_reason}" if record.status_reason else ""
+
+
 def line(sight: Sight) -> str:
     """Where a request stands, in a line that changes only when something happened."""
     overview = sight.overview
     record = overview.record
     units, events = (f"{done} of {total}" for done, total in (overview.units, overview.events))
-    words = [f"{record.request.request_name} is {record.status} {record.status_reason}".rstrip()]
+    words = [f"{record.request.request_name} is {record.status}{_because(record)}"]
     words.append(f"{units} work units, {events} events")
     if not record.status.is_final:
         words.append(waits_for(overview))
@@ -140,8 +142,7 @@ def frame(
     """One picture: the status and what is waited for, a bar for each count, and when it may end."""
     record = overview.record
     head = Text.assemble((record.request.request_name, "bold"), " is ", (str(record.status), "bold"))
-    if record.status_reason:
-        head.append(f": {record.status_reason}")
+    head.append(_because(record))
     lines: list[Text | Table] = [head]
     if not record.status.is_final:
         lines.append(Text(waits_for(overview)))

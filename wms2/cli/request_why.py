@@ -13,17 +13,15 @@ from wms2.cli.screen import print_json, print_table
 from wms2.config import load_settings
 from wms2.core.plain import plain_line
 
+app = typer.Typer()
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 REASON_LENGTH = 1000
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `wms2 request`."""
-    app.command()(why)
-
-
+@app.command()
 def why(name: Name, as_json: AsJson = False) -> None:
     """Tell everything that happened to a request and everything that was decided, with the rule and its inputs.
 

@@ -15,18 +15,14 @@ from wms2.config import load_settings
 from wms2.models.request import RequestStatus
 from wms2.models.request_file import validate_request_file
 
+app = typer.Typer()
+
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A request file, YAML or JSON.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The request's name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `wms2 request`."""
-    app.command()(submit)
-    app.command("list")(list_all)
-    app.command()(show)
-
-
+@app.command()
 def submit(
     file: File,
     hold: Annotated[bool, typer.Option("--hold", help="Keep it in status new until it is released.")] = False,
@@ -50,6 +46,7 @@ def submit(
         say(f"Request [bold]{name}[/] is submitted; [bold]wms2 request watch {name}[/] follows it.")
 
 
+@app.command("list")
 def list_all(
     status: Annotated[
         list[RequestStatus] | None, typer.Option("--status", help="Only in this status; again for more.")
@@ -82,6 +79,7 @@ def list_all(
     )
 
 
+@app.command()
 def show(
     name: Name,
     ledger: Annotated[

@@ -26,9 +26,7 @@ from wms2.models.site import Site as KnownSite
 from wms2.models.site import SiteStatus
 from wms2.patterns import SITE_NAME
 
-app = typer.Typer(
-    help="Sites: which there are, keep jobs away from them, and let them come back.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 Site = Annotated[str, typer.Argument(metavar="SITE", help="The site's whole name, such as T2_US_Purdue.")]
 OfRequest = Annotated[
@@ -175,7 +173,9 @@ def ban(
     deed = _deed("ban", site, request, reason)
     with transaction(_database()) as session:
         records.ban_by_hand(session, site, request, timedelta(days=days), deed)
+        known = sites.find_site(session, site)
     say(f"{site} is banned for {f'request {escape(request)}' if request else 'all'}, for {days:g} days.")
+    _wonder(site, known)
 
 
 @app.command()
@@ -211,7 +211,7 @@ def bans(
             f"{ban.created_at:%Y-%m-%d %H:%M}",
             f"{ban.expires_at:%Y-%m-%d %H:%M}",
             f"{ban.removed_at:%Y-%m-%d %H:%M} {ban.removed_by}" if ban.removed_at else "",
-            ban.reason,
+            escape(ban.reason),
         )
         for ban in found
     ]
@@ -240,10 +240,16 @@ def _say(site: str, status: SiteStatus, action: str, until: datetime | None, rea
     with transaction(_database()) as session:
         known = sites.set_site_status(session, site, status, until, deed)
     say(f"{site} is {status}{f' until {_minute(until)} UTC' if until else ''}.")
-    if known.cric_seen_at is None:
-        say(f"CRIC has never listed {site}: check its name if that surprises you.")
-    elif status is SiteStatus.ENABLED and (why := why_closed(known, datetime.now(UTC))):
+    _wonder(site, known)
+    listed = known.cric_seen_at is not None
+    if listed and status is SiteStatus.ENABLED and (why := why_closed(known, datetime.now(UTC))):
         say(f"It takes no work all the same: {escape(why)}.")
+
+
+def _wonder(site: str, known: KnownSite | None) -> None:
+    """A site may be spoken of before CRIC lists it; a name with a slip in it looks the same."""
+    if known is None or known.cric_seen_at is None:
+        say(f"CRIC has never listed {site}: check its name if that surprises you.")
 
 
 def _end(until: datetime | None, days: float | None) -> datetime | None:

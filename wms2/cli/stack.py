@@ -13,6 +13,8 @@ from wms2.local.logs import chosen_logs, new_lines
 from wms2.local.process import last_lines
 from wms2.local.stack import PartState, Stack
 
+app = typer.Typer()
+
 Home = Annotated[
     Path | None,
     typer.Option(
@@ -25,12 +27,7 @@ Home = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to the main command."""
-    for verb in (up, down, status, doctor, logs):
-        app.command(rich_help_panel="The stack on this machine")(verb)
-
-
+@app.command()
 def up(
     home: Home = None,
     worker: Annotated[
@@ -53,6 +50,7 @@ def up(
         say(f"Temporal's web pages: {stack.record.temporal_ui}")
 
 
+@app.command()
 def down(
     home: Home = None,
     purge: Annotated[
@@ -73,6 +71,7 @@ def down(
     say(f"The stack in {escape(str(stack.home))} is {'removed' if purge else 'down'}.")
 
 
+@app.command()
 def status(home: Home = None, json: Json = False) -> None:
     """Show which parts of the stack are running, and where. The exit code is 1 if one is not.
 
@@ -100,6 +99,7 @@ def _state_row(state: PartState) -> list[object]:
     ]
 
 
+@app.command()
 def doctor(home: Home = None, json: Json = False) -> None:
     """Check everything the stack needs; for each thing that is wrong, say how to mend it. The exit code is then 1.
 
@@ -119,6 +119,7 @@ def _check_row(check: Check) -> list[object]:
     return [check.name, mark, escape(check.message)]
 
 
+@app.command()
 def logs(
     name: Annotated[str | None, typer.Argument(help="A part, or a log of HTCondor such as SchedLog.")] = None,
     home: Home = None,

@@ -13,12 +13,7 @@ from wms2.config import load_settings
 from wms2.errors import UserError
 from wms2.temporal.queues import host_queue
 
-app = typer.Typer(help="The process that does the work on a submit host.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """The process that does the work on a submit host."""
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -9,8 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from wms2.errors import UserError
+from wms2.models.mistakes import listed
 from wms2.models.plan import Limits, Snapshot
-from wms2.models.policy import FailureHandler, FailureRule, HandlerRule
+from wms2.models.policy import FailureHandler, FailureRule, HandlerRule, Policy
 from wms2.models.request import Request
 
 POLICY_FILE = "policy.json"
@@ -52,6 +56,14 @@ def _handler(handler: FailureHandler, rule: HandlerRule) -> dict[str, Any]:
         "name": f"{handler.name}[{codes}]",
         "nodes": list(handler.nodes),
     }
+
+
+def checked_policy(source: Path | str, policy: dict[str, Any]) -> Policy:
+    """The policy, or a UserError that says what is wrong with it."""
+    try:
+        return Policy.model_validate_json(json.dumps(policy))
+    except ValidationError as error:
+        raise UserError(f"{source} is no sound policy:\n{listed(error)}") from None
 
 
 def policy_text(snapshot: Snapshot) -> str:

@@ -189,6 +189,10 @@ def _planned(unit: WorkUnit) -> RoundUnit:
 
 
 def _refuse_another_plan(folder: Path, described: RoundFile) -> None:
+    if not (folder / ROUND_FILE).is_file():
+        raise UserError(
+            f"{folder} is there already and holds no round; choose a folder that is not there yet"
+        )
     if read_round(folder) != described:
         raise UserError(
             f"{folder} holds another plan already; choose another folder, or remove it if it is not running"

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from wms2.core.lifecycle import objection
 from wms2.core.remedies import drop_mistakes
 from wms2.core.sizing import size_mistakes
-from wms2.dagman.policy_file import policy_of, with_rules
+from wms2.dagman.policy_file import checked_policy, policy_of, with_rules
 from wms2.db.drops import check_files
 from wms2.db.verdicts import judged_request
 from wms2.db.versions import planned_clone
 from wms2.errors import Contradiction, UserError
 from wms2.models.actions import Action
 from wms2.models.messages import DropAction, JudgeAction, OperatorAction, ReleaseAction, SizeAction
-from wms2.models.policy import Policy
 from wms2.models.request import RequestRecord
 
 
@@ -44,23 +39,6 @@ def check_order(session: Session, record: RequestRecord, order: OperatorAction, 
             if why := objection(Action.RESTART, record.status):
                 raise Contradiction(f"{name}: {why}")
             planned_clone(session, name, most_versions)
-
-
-def checked_policy(source: Path | str, policy: dict[str, Any]) -> Policy:
-    """The policy, or a UserError that says what is wrong with it."""
-    try:
-        return Policy.model_validate_json(json.dumps(policy))
-    except ValidationError as error:
-        raise UserError(f"{source} is no sound policy:\n{listed(error)}") from None
-
-
-def listed(error: ValidationError) -> str:
-    """Each mistake on a line of its own."""
-    mistakes = (
-        (".".join(str(part) for part in mistake["loc"]), mistake["msg"].removeprefix("Value error, "))
-        for mistake in error.errors(include_input=False)
-    )
-    return "\n".join(f"  {place}: {text}" if place else f"  {text}" for place, text in mistakes)
 
 
 def _check_files(session: Session, name: str, files: Sequence[str]) -> None:

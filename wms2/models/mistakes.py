@@ -82,7 +82,11 @@ def validation_error(title: str, mistakes: Iterable[Mistake]) -> ValidationError
     )
 
 
-def mistakes_of(error: ValidationError, fields_beside: FieldsBeside) -> list[Mistake]:
+def _nobody_knows(_: Sequence[str | int]) -> Mapping[str, str]:
+    return {}
+
+
+def mistakes_of(error: ValidationError, fields_beside: FieldsBeside = _nobody_knows) -> list[Mistake]:
     """A model's complaints in plain words."""
     all_details = error.errors(include_url=False)[:MOST_MISTAKES]
     return [
@@ -90,6 +94,11 @@ def mistakes_of(error: ValidationError, fields_beside: FieldsBeside) -> list[Mis
         for details in all_details
         if not _follows_from_another(details, all_details)
     ]
+
+
+def listed(error: ValidationError) -> str:
+    """Each mistake on a line of its own."""
+    return "\n".join(f"  {mistake}" for mistake in mistakes_of(error))
 
 
 def _follows_from_another(details: ErrorDetails, all_details: Sequence[ErrorDetails]) -> bool:
@@ -124,6 +133,8 @@ def _problem(details: ErrorDetails, fields_beside: FieldsBeside) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "contradiction":
         return str(context["problem"])
+    if kind == "json_invalid":
+        return f"not valid JSON: {context['error']}"
     if kind in ("missing", "extra_forbidden"):
         name, known = str(details["loc"][-1]), fields_beside(details["loc"])
         if kind == "extra_forbidden":
