@@ -19,6 +19,7 @@ from wms2.api.service import Inside, Service
 from wms2.api.words import Limit, Name, Offset, SearchedWord, SubmittingHand, next_offset, owner_of
 from wms2.core.failures import unjudged
 from wms2.db.audit import record_action
+from wms2.db.ledger import balance
 from wms2.db.requests import Owner, count_requests, list_requests
 from wms2.db.versions import versions_of
 from wms2.db.workflows import workflow_of
@@ -188,9 +189,11 @@ async def show(name: Name, caller: Requestor, inside: Inside) -> RequestOverview
 @router.get("/{name}/ledger", summary="What became of every event and file, and whether it adds up")
 async def ledger(name: Name, caller: Requestor, inside: Inside) -> LedgerCheck:
     await inside.check_sees(caller, name)
-    overview, found = await inside.overview(name), await inside.discrepancies(name)
+    found = await inside.discrepancies(name)
     return LedgerCheck(
-        request_name=name, ledger=overview.ledger, discrepancies=None if found is None else tuple(found)
+        request_name=name,
+        ledger=await inside.read(balance, name),
+        discrepancies=None if found is None else tuple(found),
     )
 
 

@@ -101,7 +101,8 @@ async def _in_time(threads: ThreadPoolExecutor, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
 
-def the_service(call: Call) -> Service:
+async def the_service(call: Call) -> Service:
+    # As all that a route depends on: a plain function would be sent through a thread.
     service: Service = call.app.state.service
     return service
 

@@ -14,7 +14,7 @@ from wms2.core.decisions import USUAL, Policy, with_policy
 from wms2.core.ledger import discrepancies
 from wms2.db.crosscheck import cross_check
 from wms2.db.failures import error_report
-from wms2.db.overview import request_overview
+from wms2.db.overview import request_overview, request_progress
 from wms2.db.requests import list_requests, request_record
 from wms2.db.session import transaction
 from wms2.db.story import request_story
@@ -98,6 +98,6 @@ class DirectDoor:
 
 
 def _discrepancies(session: Session, name: str) -> Sequence[str] | None:
-    if request_overview(session, name).open_round is not None:
+    if request_progress(session, name).open_round is not None:
         return None
     return discrepancies(cross_check(session, name))
