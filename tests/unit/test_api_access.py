@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import jwt
 import pytest
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -45,6 +46,7 @@ from wms2.api.subjects import spelled
 from wms2.api.tokens import Keys
 from wms2.errors import UserError
 
+EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
 LISTING = "/api/v1/requests"
 SECRET = "a secret of more than sixteen"
 
@@ -489,6 +491,35 @@ def test_others_are_answered_while_a_document_is_read(
         assert service.get("/api/v1/nothing", headers=bearer(issuer.token(OPERATOR))).status_code == 404
         others_answered.set()
         assert assert_is_a_problem(submitting.result(), 422) == "it is read"
+
+
+HIGH_STEP = {"production_steps": [{"fraction": 0.1, "priority": 100_001}]}
+
+
+@pytest.mark.parametrize("wish", [{"priority": 100_001}, HIGH_STEP], ids=["whole", "first part"])
+def test_a_requestor_asks_for_a_priority_up_to_the_ceiling_and_an_operator_for_any(
+    service: httpx.Client, issuer: Issuer, wish: dict[str, Any]
+) -> None:
+    def submitted_by(subject: str, **wish: Any) -> httpx.Response:
+        body = {"source": "document", "request": yaml.safe_load(EXAMPLE.read_text()) | wish}
+        return service.post(LISTING, json=body, headers=bearer(issuer.token(subject)))
+
+    told = assert_is_a_problem(submitted_by(REQUESTOR, **wish), 403)
+    assert told == (
+        "the priority 100001 is above 100000, the highest for requestors; lower it, and ask an operator "
+        "for another once the request is submitted"
+    )
+    # No server is there: who is let in hears of that.
+    assert_is_a_problem(submitted_by(REQUESTOR, priority=100_000), 503)
+    assert_is_a_problem(submitted_by(OPERATOR, **wish), 503)
+
+
+def test_the_ceiling_of_priorities_is_the_configured_one(issuer: Issuer, tmp_path: Path) -> None:
+    body = {"source": "document", "request": yaml.safe_load(EXAMPLE.read_text()) | {"priority": 51}}
+    config = config_for(issuer, highest_priority=50)
+    with serving(nowhere(tmp_path), config) as url:
+        asked = httpx.post(f"{url}{LISTING}", json=body, headers=bearer(issuer.token(REQUESTOR)), timeout=60)
+    assert "the priority 51 is above 50" in assert_is_a_problem(asked, 403)
 
 
 def test_a_body_that_comes_drop_by_drop_is_not_waited_for(

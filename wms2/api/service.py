@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from wms2.adapters.messenger import contacts_of
 from wms2.api.callers import Caller, NotAllowed
+from wms2.api.config import ApiConfig
 from wms2.config import Settings
 from wms2.db.notices import telling
 from wms2.db.session import connect as connect_database
@@ -38,7 +39,7 @@ R = TypeVar("R")
 class Service(DirectDoor):
     """One for the process. The servers may come and go: each call finds out anew."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, config: ApiConfig) -> None:
         engine = connect_database(settings.needed("database_url"), answer_sec=ANSWER_SEC, connections=THREADS)
         super().__init__(
             telling(engine, contacts_of(settings)),
@@ -46,7 +47,7 @@ class Service(DirectDoor):
             settings.max_versions,
             settings.failure_policy,
         )
-        self.settings = settings
+        self.settings, self.config = settings, config
         self.host_silence = timedelta(minutes=settings.host_silence_min)
         self._threads = ThreadPoolExecutor(THREADS, "api")
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, "api-files")
