@@ -148,8 +148,8 @@ async def submit(
         imported = hand.deed("import", "", names[0], reqmgr2=order.request_name)
         await inside.read(record_action, imported)
     else:
-        request = await inside.apart(_document, order, hand.caller, inside.config.highest_priority)
-        digest = await inside.apart(document_digest, order.request)
+        request = await inside.of_documents(_document, order, hand.caller, inside.config.highest_priority)
+        digest = await inside.of_documents(document_digest, order.request)
         by = hand.deed("submit", "", request.request_name, document=digest, hold=order.hold)
         await inside.submit(request, hold=order.hold, by=by)
         names = (request.request_name,)
