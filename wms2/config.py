@@ -245,6 +245,11 @@ class Settings(BaseSettings):
     def needed(self, name: Literal["database_url", "temporal_address", "services_url"]) -> str:
         """A setting without which the caller cannot go on."""
         value: str | None = getattr(self, name)
+        if value is None and self.api_url is not None:
+            raise UserError(
+                "this does not go through the REST service and needs the servers' own settings: "
+                f"set WMS2_{name.upper()}, or do it on a host that has them"
+            )
         if value is None:
             raise UserError(f"No {name.replace('_', ' ')}: run `wms2 up`, or set WMS2_{name.upper()}.")
         return value

@@ -17,7 +17,7 @@ from temporalio.client import Client as TemporalClient
 
 from tests.api_kit import ADMIN, OPERATOR, REQUESTOR, USER, Issuer, config_for, issuing, serving
 from tests.factories import simulation
-from tests.integration.publishing import begin, made_request
+from tests.integration.publishing import begin, dataset_of, made_request
 from tests.integration.rounds import unique
 from tests.integration.test_database import intent
 from tests.patience import PATIENCE_SEC
@@ -25,9 +25,12 @@ from wms2.config import Settings
 from wms2.db import dags
 from wms2.db.requests import insert_request
 from wms2.db.session import transaction
+from wms2.db.tables import OutputDatasetRow
+from wms2.db.workflows import workflow_of
 from wms2.door.direct import DirectDoor
 from wms2.errors import Silent
 from wms2.models.dag import DagStatus, NodeCounts
+from wms2.models.output import OutputStatus
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
 
@@ -408,12 +411,50 @@ def test_the_command_line_goes_through_the_service(
     answer = wms2("request", "restart", name, "--yes")
     assert (answer.code, "the request is new; restart needs one that is" in answer.stderr) == (2, True)
     assert wms2("request", "abort", name, "--yes", "--reason", "[a mistake]").code == 0
+    watched = wms2("request", "watch", name)
+    assert (watched.code, f"{name} is aborted" in watched.stderr) == (1, True)
     assert "there is no request named nobody" in wms2("request", "show", "nobody").stderr
     story = wms2("request", "why", name, "--json").json()
     assert {one["actor"].split("@")[0] for one in story if one["kind"] == "action"} == {OPERATOR}
     token.write_text("nothing")
     answer = wms2("request", "list")
     assert (answer.code, "WMS2_TOKEN_FILE" in answer.stderr) == (2, True)
+
+
+def test_listings_through_the_service_are_those_of_the_servers(
+    by: Client,
+    wms2: Any,
+    engine: Engine,
+    url: str,
+    issuer: Issuer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin(engine, made_request(), 2)
+    with transaction(engine) as session:
+        dags.record_dag_intent(session, intent())
+        workflow = workflow_of(session, "simulation").id
+        session.add(
+            OutputDatasetRow(
+                workflow_id=workflow, dataset_name=dataset_of("simulation"), status=OutputStatus.PENDING
+            )
+        )
+    by(OPERATOR).post("/sites/T2_CH_CERN/drain", json={"days": 2}).raise_for_status()
+    by(OPERATOR).post("/sites/T2_CH_CERN/ban", json={"request": "simulation"}).raise_for_status()
+    listings = [
+        ("site", "list", "--closed"),
+        ("site", "bans", "--all"),
+        ("dag", "list", "--request", "simulation"),
+        ("output", "list", "--request", "simulation", "--status", "pending"),
+    ]
+    told = [wms2(*words, "--json").json() for words in listings]
+    assert all(len(listed) == 1 for listed in told)
+    token = tmp_path / "token"
+    token.write_text(issuer.token(OPERATOR))
+    monkeypatch.setenv("WMS2_API_URL", url)
+    monkeypatch.setenv("WMS2_TOKEN_FILE", str(token))
+    monkeypatch.setenv("WMS2_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/none")
+    assert [wms2(*words, "--json").json() for words in listings] == told
 
 
 def test_a_silent_service_is_one_sentence(wms2: Any, monkeypatch: pytest.MonkeyPatch) -> None:

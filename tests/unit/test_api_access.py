@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import jwt
 import pytest
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -41,10 +42,12 @@ from tests.api_kit import (
 )
 from wms2.api.app import operations
 from wms2.api.config import ApiConfig, Role, read_config
+from wms2.api.service import THREADS
 from wms2.api.subjects import spelled
 from wms2.api.tokens import Keys
 from wms2.errors import UserError
 
+EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
 LISTING = "/api/v1/requests"
 SECRET = "a secret of more than sixteen"
 
@@ -143,7 +146,7 @@ def test_a_server_that_is_silent_is_told_with_the_time_to_ask_again(
     assert "database does not answer" in assert_is_a_problem(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
     answer = service.get("/api/v1/admission/queue", headers=bearer(issuer.token(OPERATOR)))
-    assert "Temporal does not answer" in assert_is_a_problem(answer, 503)
+    assert assert_is_a_problem(answer, 503) == "Temporal does not answer; ask again in a moment"
 
 
 def test_settings_of_ours_that_are_wrong_are_no_mistake_of_the_callers(
@@ -226,6 +229,7 @@ def hostile_tokens(issuer: Issuer) -> dict[str, str]:
         "no end": issuer.token(ADMIN, exp=None),
         "not yet": issuer.token(ADMIN, nbf=now + 3600),
         "no subject": issuer.token(ADMIN, sub=None),
+        "a subject of nobody": issuer.token(" "),
         "a subject of many lines": issuer.token("admin-1\nX-Role: admin"),
         "an endless subject": issuer.token("a" * 500),
         "no wlcg.ver": issuer.token(ADMIN, **{"wlcg.ver": None}),
@@ -466,10 +470,11 @@ def test_a_body_that_comes_after_the_answer_keeps_no_connection_open(
                 assert caller.recv(1000) == b""
 
 
-def test_others_are_answered_while_a_document_is_read(
+def test_others_are_answered_while_many_documents_are_read(
     service: httpx.Client, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, others_answered = threading.Event(), threading.Event()
+    operator = bearer(issuer.token(OPERATOR))
 
     def read_slowly(*_: object, **__: object) -> None:
         reading.set()
@@ -478,17 +483,44 @@ def test_others_are_answered_while_a_document_is_read(
 
     monkeypatch.setattr("wms2.api.requests.read_request", read_slowly)
     monkeypatch.setattr("wms2.api.service.ANSWER_SEC", 60.0)
-    with ThreadPoolExecutor(1) as one:
-        submitting = one.submit(
-            service.post,
-            LISTING,
-            json={"source": "document", "request": {"request_name": "long"}},
-            headers=bearer(issuer.token(OPERATOR)),
-        )
+    body = {"source": "document", "request": {"request_name": "long"}}
+    with ThreadPoolExecutor(THREADS) as many:
+        submitting = [many.submit(service.post, LISTING, json=body, headers=operator) for _ in range(THREADS)]
         assert reading.wait(60)
-        assert service.get("/api/v1/nothing", headers=bearer(issuer.token(OPERATOR))).status_code == 404
+        # It looks at the database, which is not there.
+        assert_is_a_problem(service.get(LISTING, headers=operator), 503)
         others_answered.set()
-        assert assert_is_a_problem(submitting.result(), 422) == "it is read"
+        for answer in submitting:
+            assert assert_is_a_problem(answer.result(), 422) == "it is read"
+
+
+HIGH_STEP = {"production_steps": [{"fraction": 0.1, "priority": 100_001}]}
+
+
+@pytest.mark.parametrize("wish", [{"priority": 100_001}, HIGH_STEP], ids=["whole", "first part"])
+def test_a_requestor_asks_for_a_priority_up_to_the_ceiling_and_an_operator_for_any(
+    service: httpx.Client, issuer: Issuer, wish: dict[str, Any]
+) -> None:
+    def submitted_by(subject: str, **wish: Any) -> httpx.Response:
+        body = {"source": "document", "request": yaml.safe_load(EXAMPLE.read_text()) | wish}
+        return service.post(LISTING, json=body, headers=bearer(issuer.token(subject)))
+
+    told = assert_is_a_problem(submitted_by(REQUESTOR, **wish), 403)
+    assert told == (
+        "the priority 100001 is above 100000, the highest for requestors; lower it, and ask an operator "
+        "for another once the request is submitted"
+    )
+    # No server is there: who is let in hears of that.
+    assert_is_a_problem(submitted_by(REQUESTOR, priority=100_000), 503)
+    assert_is_a_problem(submitted_by(OPERATOR, **wish), 503)
+
+
+def test_the_ceiling_of_priorities_is_the_configured_one(issuer: Issuer, tmp_path: Path) -> None:
+    body = {"source": "document", "request": yaml.safe_load(EXAMPLE.read_text()) | {"priority": 51}}
+    config = config_for(issuer, highest_priority=50)
+    with serving(nowhere(tmp_path), config) as url:
+        asked = httpx.post(f"{url}{LISTING}", json=body, headers=bearer(issuer.token(REQUESTOR)), timeout=60)
+    assert "the priority 51 is above 50" in assert_is_a_problem(asked, 403)
 
 
 def test_a_body_that_comes_drop_by_drop_is_not_waited_for(

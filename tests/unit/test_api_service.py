@@ -12,7 +12,7 @@ from temporalio.client import Client
 from tests.api_kit import nowhere
 from tests.factories import simulation
 from wms2.api.callers import Caller
-from wms2.api.config import Role
+from wms2.api.config import ApiConfig, Role
 from wms2.api.service import Service
 from wms2.api.system import HealthCheck
 from wms2.api.words import Acts, Submits
@@ -36,7 +36,7 @@ def test_who_waits_for_temporal_together_is_told_together(
         await asyncio.Event().wait()
 
     async def all_ask() -> list[object]:
-        service = Service(nowhere(tmp_path))
+        service = Service(nowhere(tmp_path), ApiConfig())
         answers = await asyncio.gather(*(service.temporal() for _ in range(MANY)), return_exceptions=True)
         await service.close()
         return list(answers)
@@ -56,7 +56,7 @@ def test_many_who_ask_for_health_cause_one_look(tmp_path: Path, monkeypatch: pyt
         return "ok"
 
     async def all_ask() -> None:
-        service, check = Service(nowhere(tmp_path)), HealthCheck()
+        service, check = Service(nowhere(tmp_path), ApiConfig()), HealthCheck()
         seen = await asyncio.gather(*(check.look(service) for _ in range(MANY)))
         assert {one.status for one in seen} == {"ok"}
         await service.close()
@@ -125,7 +125,7 @@ def test_files_that_cannot_be_read_now_hold_up_nothing_else(
     monkeypatch.setattr("wms2.api.service.ANSWER_SEC", 60.0)
 
     async def all_ask() -> None:
-        service, mended = Service(nowhere(tmp_path)), threading.Event()
+        service, mended = Service(nowhere(tmp_path), ApiConfig()), threading.Event()
         reading = [asyncio.create_task(service.of_files(mended.wait, 60)) for _ in range(MANY)]
         await asyncio.sleep(0)
         assert await service.apart(lambda: "answered") == "answered"

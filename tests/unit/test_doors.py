@@ -249,6 +249,29 @@ def test_a_hostile_word_on_the_command_line_is_refused_before_anything_is_done(
     assert list(tmp_path.rglob("*hacked*")) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("request", "import", "any_request"),
+        ("request", "imports"),
+        ("dag", "show", "any:0:1"),
+        ("output", "invalidate", "any_request"),
+        ("site", "enable", "T2_CH_CERN"),
+        ("host", "list"),
+        ("admission", "drain"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_through_the_service_says_that_it_needs_the_servers_settings(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WMS2_HOME", str(tmp_path))
+    monkeypatch.setenv("WMS2_API_URL", "http://127.0.0.1:9")
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, UserError), done.exception
+    assert "needs the servers' own settings: set WMS2_" in str(done.exception)
+
+
 # The code itself ----------------------------------------------------------------------------------------------
 
 SOURCES = [

@@ -57,7 +57,7 @@ one effect.
 def make_app(settings: Settings, config: ApiConfig) -> FastAPI:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = Service(settings)
+        app.state.service = Service(settings, config)
         app.state.system_metrics = metrics.system_metrics(app.state.service)
         app.state.health = system.HealthCheck()
         yield

@@ -88,8 +88,8 @@ class Doorkeeper:
             raise NotKnown(str(refused)) from None
         # All of the issuer but its scheme: two of them may be at one host.
         identity = f"{claims['sub']}@{claims['iss'].partition('://')[2].rstrip('/')}"
-        if len(identity) > LONGEST or not identity.isprintable():
-            raise NotKnown("the token's sub is too long, or has characters that cannot be shown")
+        if not claims["sub"].strip() or len(identity) > LONGEST or not identity.isprintable():
+            raise NotKnown("the token's sub is empty, too long, or has characters that cannot be shown")
         grants = [grant for grant in self._config.grants if _fits(grant, claims)]
         return _granted(identity, grants, self._claimed_name(claims))
 

@@ -16,6 +16,7 @@ from wms2.errors import UserError
 from wms2.models.base import Flag, Model
 from wms2.models.document import parse_document, read_text
 from wms2.models.mistakes import RequestFileError, mistakes_of
+from wms2.models.request import Priority, Request
 from wms2.patterns import DistinguishedName, Word
 
 LOOPBACK = "127.0.0.1"
@@ -122,6 +123,10 @@ class ApiConfig(Model):
     proxy: Proxy | None = Field(None, description="a front end whose word on certificates is believed")
     issuers: tuple[Issuer, ...] = Field((), max_length=50, description="whose tokens are believed")
     grants: tuple[Grant, ...] = Field((), max_length=10_000, description="who may do what")
+    highest_priority: Priority = Field(
+        Request.model_fields["priority"].default,
+        description="the highest priority that requestors may ask for; operators may ask for any",
+    )
     largest_body: Annotated[int, Field(strict=True, ge=1000, le=100_000_000)] = Field(
         2_000_000, description="how many bytes a call may bring"
     )

@@ -19,6 +19,7 @@ from wms2.api.service import Inside, Service
 from wms2.api.words import Limit, Name, Offset, SearchedWord, SubmittingHand, next_offset, owner_of
 from wms2.core.failures import unjudged
 from wms2.db.audit import record_action
+from wms2.db.ledger import balance
 from wms2.db.requests import Owner, count_requests, list_requests
 from wms2.db.versions import versions_of
 from wms2.db.workflows import workflow_of
@@ -138,16 +139,17 @@ async def submit(
 ) -> Submitted:
     """It is recorded first, and then lives on its own.
 
-    Requestors submit what names them as requestor; operators submit for anybody, and import. Submitting the same
-    again is refused, unless an interruption left it recorded but not started.
+    Requestors submit what names them as requestor, with a priority up to the service's highest for them; operators
+    submit for anybody, and import. Submitting the same again is refused, unless an interruption left it recorded but
+    not started.
     """
     if isinstance(order, Import):
         names = await _import(inside, hand.caller, order.request_name)
         imported = hand.deed("import", "", names[0], reqmgr2=order.request_name)
         await inside.read(record_action, imported)
     else:
-        request = await inside.apart(_document, order, hand.caller)
-        digest = await inside.apart(document_digest, order.request)
+        request = await inside.of_documents(_document, order, hand.caller, inside.config.highest_priority)
+        digest = await inside.of_documents(document_digest, order.request)
         by = hand.deed("submit", "", request.request_name, document=digest, hold=order.hold)
         await inside.submit(request, hold=order.hold, by=by)
         names = (request.request_name,)
@@ -188,9 +190,11 @@ async def show(name: Name, caller: Requestor, inside: Inside) -> RequestOverview
 @router.get("/{name}/ledger", summary="What became of every event and file, and whether it adds up")
 async def ledger(name: Name, caller: Requestor, inside: Inside) -> LedgerCheck:
     await inside.check_sees(caller, name)
-    overview, found = await inside.overview(name), await inside.discrepancies(name)
+    found = await inside.discrepancies(name)
     return LedgerCheck(
-        request_name=name, ledger=overview.ledger, discrepancies=None if found is None else tuple(found)
+        request_name=name,
+        ledger=await inside.read(balance, name),
+        discrepancies=None if found is None else tuple(found),
     )
 
 
@@ -259,10 +263,11 @@ def _earlier(record: RequestRecord) -> EarlierVersion:
     )
 
 
-def _document(order: Submission, caller: Caller) -> Request:
+def _document(order: Submission, caller: Caller, highest_priority: int) -> Request:
     request = read_request(json.dumps(order.request), asked_by=caller.name)
     if not caller.sees_all:
         _check_own(request, caller)
+        _check_priority(request, highest_priority)
     return request
 
 
@@ -277,6 +282,16 @@ def _check_own(request: Request, caller: Caller) -> None:
     if request.previous_version_request is not None:
         raise NotAllowed(
             "a request that replaces another is made by operators; leave previous_version_request out"
+        )
+
+
+def _check_priority(request: Request, highest: int) -> None:
+    """Nobody puts themselves before the others."""
+    asked = max([request.priority, *(step.priority for step in request.production_steps)])
+    if asked > highest:
+        raise NotAllowed(
+            f"the priority {asked} is above {highest}, the highest for requestors; lower it, and ask an operator "
+            "for another once the request is submitted"
         )
 
 

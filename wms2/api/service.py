@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from wms2.adapters.messenger import contacts_of
 from wms2.api.callers import Caller, NotAllowed
+from wms2.api.config import ApiConfig
 from wms2.config import Settings
 from wms2.db.notices import telling
 from wms2.db.session import connect as connect_database
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 
 THREADS = 16
 FILE_THREADS = 2
+DOCUMENT_THREADS = 2
 ANSWER_SEC = 10.0
 """After so long without an answer of a server the caller is told so."""
 
@@ -38,7 +40,7 @@ R = TypeVar("R")
 class Service(DirectDoor):
     """One for the process. The servers may come and go: each call finds out anew."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, config: ApiConfig) -> None:
         engine = connect_database(settings.needed("database_url"), answer_sec=ANSWER_SEC, connections=THREADS)
         super().__init__(
             telling(engine, contacts_of(settings)),
@@ -46,10 +48,11 @@ class Service(DirectDoor):
             settings.max_versions,
             settings.failure_policy,
         )
-        self.settings = settings
+        self.settings, self.config = settings, config
         self.host_silence = timedelta(minutes=settings.host_silence_min)
         self._threads = ThreadPoolExecutor(THREADS, "api")
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, "api-files")
+        self._document_threads = ThreadPoolExecutor(DOCUMENT_THREADS, "api-documents")
         self._connected: Client | None = None
         self._connecting = asyncio.Lock()
 
@@ -60,6 +63,10 @@ class Service(DirectDoor):
     async def of_files(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As `apart`, for what reads files: a file system that hangs takes no thread from anybody else."""
         return await _in_time(self._file_threads, partial(work, *args, **kwargs))
+
+    async def of_documents(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `apart`, for what reads a request's document: many long ones keep nobody from looking at theirs."""
+        return await _in_time(self._document_threads, partial(work, *args, **kwargs))
 
     async def seen(self, caller: Caller, name: str) -> RequestRecord:
         """The request, if the caller may see it: operators see all, requestors their own."""
@@ -74,18 +81,18 @@ class Service(DirectDoor):
             await self.seen(caller, name)
 
     async def close(self) -> None:
-        for threads in (self._threads, self._file_threads):
+        for threads in (self._threads, self._file_threads, self._document_threads):
             threads.shutdown(wait=False, cancel_futures=True)
         self.engine.dispose()
 
     async def _connect(self) -> Client:
         try:
             return await connect(self.settings)
-        except Silent:
-            raise
         except UserError as error:
-            # No mistake of the caller's, and nothing for them to read: it may name files of ours.
-            log.error("Temporal cannot be called: %s", error)
+            # No mistake of the caller's, and nothing for them to read: it may name servers and files of ours.
+            log.warning("Temporal cannot be called: %s", error)
+            if isinstance(error, Silent):
+                raise Silent("Temporal does not answer; ask again in a moment") from None
             raise Silent("the service cannot call Temporal; its log tells those who run it why") from None
 
     async def _client(self) -> Client:
@@ -101,7 +108,8 @@ async def _in_time(threads: ThreadPoolExecutor, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
 
-def the_service(call: Call) -> Service:
+async def the_service(call: Call) -> Service:
+    # As all that a route depends on: a plain function would be sent through a thread.
     service: Service = call.app.state.service
     return service
 

@@ -88,7 +88,7 @@ class Acts(Needs):
     """As Needs, for routes that change something. Another body under the same key is another action."""
 
     async def __call__(self, call: Call, key: Key = None) -> Hand:  # type: ignore[override]
-        caller = super().__call__(call)
+        caller = await super().__call__(call)
         return Hand(caller, _action_id(call, caller, key, await self._said(call)))
 
     async def _said(self, call: Call) -> bytes:

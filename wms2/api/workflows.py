@@ -12,11 +12,12 @@ from pydantic import Field
 from wms2.api.doorman import Requestor
 from wms2.api.service import Inside
 from wms2.api.words import Limit, Offset, next_offset, owner_of
+from wms2.db.overview import request_progress
 from wms2.db.workflows import list_workflows, workflow_by_id
 from wms2.models.base import Count, Model
 from wms2.models.dag import DagStatus, NodeRole
 from wms2.models.output import OutputStatus
-from wms2.models.overview import RequestOverview
+from wms2.models.overview import RequestProgress
 from wms2.models.request import RequestStatus
 from wms2.models.workflow import PilotMetrics, Workflow
 
@@ -88,30 +89,30 @@ async def show(workflow_id: WorkflowId, caller: Requestor, inside: Inside) -> Wo
 async def status(workflow_id: WorkflowId, caller: Requestor, inside: Inside) -> WorkflowStatus:
     found = await inside.read(workflow_by_id, workflow_id)
     await inside.check_sees(caller, found.request_name)
-    overview = await inside.overview(found.request_name)
+    progress = await inside.read(request_progress, found.request_name)
     return WorkflowStatus(
         workflow_id=workflow_id,
         request_name=found.request_name,
-        status=overview.record.status,
-        pilot_metrics=overview.pilot,
-        dag=_dag(overview),
+        status=progress.record.status,
+        pilot_metrics=progress.pilot,
+        dag=_dag(progress),
         outputs=[
             OutputInShort(
                 dataset_name=output.dataset,
                 status=output.status,
                 transfers_complete=output.status in _THERE,
             )
-            for output in overview.outputs
+            for output in progress.outputs
         ],
-        progress_percent=_percent(overview),
-        estimated_completion=_estimate(overview, datetime.now(UTC)),
+        progress_percent=_percent(progress),
+        estimated_completion=_estimate(progress, datetime.now(UTC)),
     )
 
 
-def _dag(overview: RequestOverview) -> DagInShort | None:
-    if not overview.dags:
+def _dag(progress: RequestProgress) -> DagInShort | None:
+    if not progress.dags:
         return None
-    dag = overview.dags[-1]
+    dag = progress.dags[-1]
     return DagInShort(
         id=dag.id,
         dag_id=dag.intent.dag_id,
@@ -122,17 +123,17 @@ def _dag(overview: RequestOverview) -> DagInShort | None:
     )
 
 
-def _percent(overview: RequestOverview) -> float:
-    done, asked = overview.events
+def _percent(progress: RequestProgress) -> float:
+    done, asked = progress.events
     return round(min(100.0, 100 * done / asked), 1) if asked > 0 else 0.0
 
 
-def _estimate(overview: RequestOverview, now: datetime) -> datetime | None:
+def _estimate(progress: RequestProgress, now: datetime) -> datetime | None:
     """By the pace since the first round began."""
-    done, asked = overview.events
-    running = overview.record.status in (RequestStatus.PILOT_RUNNING, RequestStatus.ACTIVE)
-    if not running or not overview.rounds or done <= 0 or done >= asked:
+    done, asked = progress.events
+    running = progress.record.status in (RequestStatus.PILOT_RUNNING, RequestStatus.ACTIVE)
+    if not running or not progress.rounds or done <= 0 or done >= asked:
         return None
-    began = overview.rounds[0].created_at
+    began = progress.rounds[0].created_at
     seconds = (now - began).total_seconds() * (asked - done) / done
     return now + timedelta(seconds=min(seconds, 10 * 365 * 86400))

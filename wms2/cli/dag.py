@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from wms2.cli.by_hand import ByHand, connect_database, submitted
+from wms2.cli.entrance import open_door, waited
 from wms2.cli.follow import follow, report_end
 from wms2.cli.screen import print_json, print_table, results, say
 from wms2.config import load_settings
@@ -19,7 +20,6 @@ from wms2.dagman.nodes import read_nodes
 from wms2.dagman.posts import attempt_clusters
 from wms2.dagman.round_folder import read_round
 from wms2.db.dags import dag_by_id, dags_of_round
-from wms2.db.dags import list_dags as recorded_dags
 from wms2.db.session import transaction
 from wms2.errors import UserError
 from wms2.models.dag import DAG
@@ -84,8 +84,7 @@ def list_dags(
 
     Example: wms2 dag list --request demo
     """
-    with transaction(connect_database(load_settings())) as session:
-        dags = [dag for dag in recorded_dags(session) if request in (None, dag.intent.request_name)]
+    dags = waited(open_door(load_settings()).list_dags(request))
     if as_json:
         print_json([dag.model_dump(mode="json") for dag in dags])
         return

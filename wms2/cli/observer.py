@@ -21,7 +21,8 @@ from wms2.config import Settings, load_settings
 from wms2.db.overview import request_overview
 from wms2.db.session import connect as connect_database
 from wms2.db.session import transaction
-from wms2.errors import UserError
+from wms2.door.rest import RestDoor
+from wms2.errors import Unavailable, UserError
 from wms2.models.overview import RequestOverview
 from wms2.models.progress import RoundProgress
 from wms2.temporal.client import connect
@@ -63,14 +64,16 @@ class Observer:
     async def look(self) -> Sight:
         """The first look needs the database: a UserError when there is none, or no such request."""
         troubles, before = [], self._overview
+        settings = load_settings(self._home)
         try:
-            self._overview = await asyncio.to_thread(self._read)
-        except (OperationalError, InterfaceError):
+            self._overview = await self._read(settings)
+        except (OperationalError, InterfaceError, Unavailable) as error:
             if self._overview is None:
                 raise
-            troubles.append(DATABASE_SILENT)
+            troubles.append(f"{error}; waiting for it" if isinstance(error, Unavailable) else DATABASE_SILENT)
         overview, progress = self._overview, None
-        if not overview.record.status.is_final:
+        # Who comes through the REST service cannot ask the workflow itself.
+        if settings.api_url is None and not overview.record.status.is_final:
             progress, trouble = await self._questioner.ask(overview)
             troubles += [trouble] if trouble else []
         now = datetime.now(UTC)
@@ -83,9 +86,14 @@ class Observer:
         )
         return Sight(now, overview, progress, tuple(troubles), self._past)
 
-    def _read(self) -> RequestOverview:
+    async def _read(self, settings: Settings) -> RequestOverview:
+        if settings.api_url is not None:
+            return await RestDoor(settings).overview(self._name)
+        return await asyncio.to_thread(self._read_database, settings)
+
+    def _read_database(self, settings: Settings) -> RequestOverview:
         """With a new connection each time: where the database is, and whether it answers, may change."""
-        url = make_url(load_settings(self._home).needed("database_url"))
+        url = make_url(settings.needed("database_url"))
         limited = url.update_query_dict({"connect_timeout": str(CONNECT_SEC)})
         engine = connect_database(limited.render_as_string(hide_password=False))
         try:

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from wms2.cli.by_hand import connect_database
+from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_actions import Name, Reason, Yes, ask_first, recorded_request, who_asks
 from wms2.cli.screen import print_json, print_table, say, size_text
 from wms2.config import Settings, load_settings
@@ -43,8 +44,7 @@ def list_(
     Examples: [bold]wms2 output list --request NAME[/]
     [bold]wms2 output list --standing superseded --json[/]
     """
-    with transaction(connect_database(load_settings())) as session:
-        found = list_outputs(session, request, statuses=status or (), standings=standing or ())
+    found = waited(open_door(load_settings()).list_outputs(request, status or (), standing or ()))
     if as_json:
         print_json([output.model_dump(mode="json") for output in found])
         return

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from wms2.adapters.messenger import contacts_of
 from wms2.cli.by_hand import connect_database
+from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_actions import Reason, who_asks
 from wms2.cli.screen import print_json, print_table, say
 from wms2.config import load_settings
@@ -54,9 +55,8 @@ def list_(
     Examples: [bold]wms2 site list[/]
     [bold]wms2 site list --closed --json[/]
     """
-    with transaction(connect_database(load_settings())) as session:
-        found, answered = sites.list_sites(session), sites.cric_answered_at(session)
-    now = datetime.now(UTC)
+    found, now = waited(open_door(load_settings()).list_sites()), datetime.now(UTC)
+    answered = max((site.cric_seen_at for site in found if site.cric_seen_at), default=None)
     shown = [site for site in found if not closed or why_closed(site, now)]
     if as_json:
         print_json([_document(site, now) for site in shown])
@@ -199,8 +199,7 @@ def bans(
 
     Example: [bold]wms2 site bans --all[/]
     """
-    with transaction(connect_database(load_settings())) as session:
-        found = records.list_bans(session, ended=everything)
+    found = waited(open_door(load_settings()).list_bans(ended=everything))
     if as_json:
         print_json([ban.model_dump(mode="json") for ban in found])
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Integer, Select, String, and_, cast, func, select, update
@@ -19,9 +19,19 @@ from wms2.errors import Missing
 from wms2.models.dag import DAG, DagHistory, DagIntent, DagStatus, NodeCounts
 from wms2.models.workflow import RoundStatus
 
+D = TypeVar("D", DAG, DagRow)
+
 _INTENT_COLUMNS = DagIntent.model_fields.keys() - {"request_name", "parent_dag_id"}
 _DAG_COLUMNS = DAG.model_fields.keys() - {"intent", "nodes"}
 _HISTORY_COLUMNS = DagHistory.model_fields.keys() - {"dag_id", "nodes"}
+# Made once: SQLAlchemy looks at a new alias for longer than the database at the question.
+_PARENT = aliased(DagRow)
+_DAGS: Select[DagRow, str, str | None] = (
+    select(DagRow, RequestRow.request_name, _PARENT.dag_id)
+    .join(RequestRow, RequestRow.request_no == DagRow.request_no)
+    .outerjoin(_PARENT, _PARENT.id == DagRow.parent_dag_id)
+    .execution_options(populate_existing=True)
+)
 
 
 def record_dag_intent(session: Session, intent: DagIntent) -> DAG:
@@ -118,19 +128,18 @@ def record_running_dags(session: Session, nodes: Mapping[str, NodeCounts]) -> No
 
 def dag_by_id(session: Session, dag_id: str) -> DAG:
     """The DAG with this WMS2_DagId, or a UserError."""
-    _row(session, dag_id)
-    return _dags(session, _query().where(DagRow.dag_id == dag_id))[0]
+    return _found(_dags(session, _DAGS.where(DagRow.dag_id == dag_id)), dag_id)
 
 
 def dags_of_round(session: Session, request_name: str, number: int) -> list[DAG]:
     """The submissions of a round, first to last."""
-    query = _query().where(RequestRow.request_name == request_name, DagRow.round == number)
+    query = _DAGS.where(RequestRow.request_name == request_name, DagRow.round == number)
     return _dags(session, query.order_by(DagRow.attempt))
 
 
 def dags_of_request(session: Session, request_name: str) -> list[DAG]:
     """All submissions of all of its rounds, first to last."""
-    query = _query().where(RequestRow.request_name == request_name)
+    query = _DAGS.where(RequestRow.request_name == request_name)
     return _dags(session, query.order_by(DagRow.round, DagRow.attempt))
 
 
@@ -161,7 +170,7 @@ def list_dags(
     owner: Owner | None = None,
 ) -> list[DAG]:
     """Newest first; all statuses unless some are named."""
-    query = _query().order_by(DagRow.intent_at.desc(), DagRow.attempt.desc(), DagRow.dag_id)
+    query = _DAGS.order_by(DagRow.intent_at.desc(), DagRow.attempt.desc(), DagRow.dag_id)
     query = query.limit(limit).offset(offset)
     if statuses:
         query = query.where(DagRow.status.in_(statuses))
@@ -176,15 +185,14 @@ def named_dag(session: Session, name: str) -> DAG:
         number = UUID(name)
     except ValueError:
         return dag_by_id(session, name)
-    found = _dags(session, _query().where(DagRow.id == number))
-    if not found:
-        raise Missing(f"there is no DAG with the id {name}; `wms2 dag list` shows all")
-    return found[0]
+    return _found(_dags(session, _DAGS.where(DagRow.id == number)), name)
 
 
 def dag_history(session: Session, dag_id: str) -> list[DagHistory]:
     """What happened to the DAG, in order."""
-    query = select(DagHistoryRow).where(DagHistoryRow.dag_id == _row(session, dag_id).id)
+    query = (
+        select(DagHistoryRow).join(DagRow, DagRow.id == DagHistoryRow.dag_id).where(DagRow.dag_id == dag_id)
+    )
     return [
         DagHistory.model_validate(
             {
@@ -199,20 +207,14 @@ def dag_history(session: Session, dag_id: str) -> list[DagHistory]:
 
 def _row(session: Session, dag_id: str, lock: bool = False) -> DagRow:
     query = select(DagRow).where(DagRow.dag_id == dag_id).execution_options(populate_existing=True)
-    row = session.scalar(query.with_for_update() if lock else query)
-    if row is None:
-        raise Missing(f"there is no DAG with the id {dag_id}; `wms2 dag list` shows all")
-    return row
+    return _found(session.scalars(query.with_for_update() if lock else query).all(), dag_id)
 
 
-def _query() -> Select[DagRow, str, str | None]:
-    parent = aliased(DagRow)
-    return (
-        select(DagRow, RequestRow.request_name, parent.dag_id)
-        .join(RequestRow, RequestRow.request_no == DagRow.request_no)
-        .outerjoin(parent, parent.id == DagRow.parent_dag_id)
-        .execution_options(populate_existing=True)
-    )
+def _found(dags: Sequence[D], name: str) -> D:
+    """The only one, or a UserError."""
+    if not dags:
+        raise Missing(f"there is no DAG with the id {name}; `wms2 dag list` shows all")
+    return dags[0]
 
 
 def _dags(session: Session, query: Select[DagRow, str, str | None]) -> list[DAG]:

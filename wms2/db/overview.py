@@ -19,26 +19,33 @@ from wms2.db.sites import avoided_sites
 from wms2.db.tables import OutputDatasetRow, OutputFileRow, WorkflowRow
 from wms2.models.actions import Action as ActionName
 from wms2.models.output import OutputFileStatus, OutputStatus
-from wms2.models.overview import OutputSummary, RequestOverview, SizedByHand
+from wms2.models.overview import OutputSummary, RequestOverview, RequestProgress, SizedByHand
 from wms2.models.request import Request
 from wms2.models.sizing import SizingOverride
 
 LEFT_OUT_SHOWN = 50
 
 
-def request_overview(session: Session, request_name: str) -> RequestOverview:
-    """Everything that is known of a request, or a UserError when there is none of that name."""
+def request_progress(session: Session, request_name: str) -> RequestProgress:
+    """How far a request is, or a UserError when there is none of that name."""
     record = request_record(session, request_name)
-    rounds = rounds_of(session, request_name)
-    return RequestOverview(
+    return RequestProgress(
         record=record,
-        sized_by_hand=_sized_by_hand(session, request_name),
         pilot=pilot_metrics_of(session, request_name),
-        accuracy=tuple(comparison for round in rounds for comparison in comparisons(round)),
-        rounds=tuple(rounds),
+        rounds=tuple(rounds_of(session, request_name)),
         dags=tuple(dags_of_request(session, request_name)),
         outputs=_outputs(session, record.request),
         ledger=balance(session, request_name),
+    )
+
+
+def request_overview(session: Session, request_name: str) -> RequestOverview:
+    """Everything that is known of a request, or a UserError when there is none of that name."""
+    progress = request_progress(session, request_name)
+    return RequestOverview(
+        **dict(progress),
+        sized_by_hand=_sized_by_hand(session, request_name),
+        accuracy=tuple(comparison for round in progress.rounds for comparison in comparisons(round)),
         left_out=tuple(left_out_files(session, request_name, LEFT_OUT_SHOWN)),
         invalidation=written_manifest(session, request_name),
         input=input_progress(session, request_name),

@@ -12,20 +12,28 @@ from temporalio.client import Client
 
 from wms2.core.decisions import USUAL, Policy, with_policy
 from wms2.core.ledger import discrepancies
+from wms2.db.bans import list_bans
 from wms2.db.crosscheck import cross_check
+from wms2.db.dags import list_dags
 from wms2.db.failures import error_report
-from wms2.db.overview import request_overview
+from wms2.db.output_list import list_outputs
+from wms2.db.overview import request_overview, request_progress
 from wms2.db.requests import list_requests, request_record
 from wms2.db.session import transaction
+from wms2.db.sites import list_sites
 from wms2.db.story import request_story
 from wms2.door.asking import ask_workflow
 from wms2.door.orders import check_order
 from wms2.door.submission import record_submission, start_recorded
 from wms2.models.audit import Action
+from wms2.models.dag import DAG
 from wms2.models.failure import ErrorReport
 from wms2.models.messages import OperatorAction
+from wms2.models.output import OutputStanding, OutputStatus
+from wms2.models.output_list import ListedOutput
 from wms2.models.overview import RequestOverview
 from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
+from wms2.models.site import Site, SiteBan
 from wms2.models.story import StoryEvent
 
 P = ParamSpec("P")
@@ -74,6 +82,23 @@ class DirectDoor:
     ) -> list[RequestSummary]:
         return await self.read(list_requests, statuses, campaign)
 
+    async def list_dags(self, request: str | None = None) -> list[DAG]:
+        return await self.read(list_dags, request_name=request)
+
+    async def list_outputs(
+        self,
+        request: str | None = None,
+        statuses: Sequence[OutputStatus] = (),
+        standings: Sequence[OutputStanding] = (),
+    ) -> list[ListedOutput]:
+        return await self.read(list_outputs, request, statuses=statuses, standings=standings)
+
+    async def list_sites(self) -> list[Site]:
+        return await self.read(list_sites)
+
+    async def list_bans(self, *, ended: bool = False) -> list[SiteBan]:
+        return await self.read(list_bans, ended=ended)
+
     async def record(self, name: str) -> RequestRecord:
         return await self.read(request_record, name)
 
@@ -98,6 +123,6 @@ class DirectDoor:
 
 
 def _discrepancies(session: Session, name: str) -> Sequence[str] | None:
-    if request_overview(session, name).open_round is not None:
+    if request_progress(session, name).open_round is not None:
         return None
     return discrepancies(cross_check(session, name))

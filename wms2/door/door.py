@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from wms2.models.dag import DAG
 from wms2.models.failure import ErrorReport
 from wms2.models.messages import OperatorAction
+from wms2.models.output import OutputStanding, OutputStatus
+from wms2.models.output_list import ListedOutput
 from wms2.models.overview import RequestOverview
 from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
+from wms2.models.site import Site, SiteBan
 from wms2.models.story import StoryEvent
 
 
@@ -23,6 +27,27 @@ class Door(Protocol):
         self, statuses: Sequence[RequestStatus] = (), campaign: str | None = None
     ) -> list[RequestSummary]:
         """Highest priority first, then oldest."""
+        ...
+
+    async def list_dags(self, request: str | None = None) -> list[DAG]:
+        """Newest first."""
+        ...
+
+    async def list_outputs(
+        self,
+        request: str | None = None,
+        statuses: Sequence[OutputStatus] = (),
+        standings: Sequence[OutputStanding] = (),
+    ) -> list[ListedOutput]:
+        """Newest first."""
+        ...
+
+    async def list_sites(self) -> list[Site]:
+        """By name."""
+        ...
+
+    async def list_bans(self, *, ended: bool = False) -> list[SiteBan]:
+        """Newest first; those in force, unless the ended ones are wanted too."""
         ...
 
     async def record(self, name: str) -> RequestRecord: ...

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from wms2.adapters.connect import our_credentials
 from wms2.adapters.service import Answer, Service, retry_after
@@ -16,6 +16,7 @@ from wms2.core.lifecycle import objection
 from wms2.core.plain import plain_text
 from wms2.errors import Contradiction, Missing, Unavailable, UserError
 from wms2.models.actions import Action
+from wms2.models.dag import DAG
 from wms2.models.failure import ErrorReport
 from wms2.models.messages import (
     DropAction,
@@ -25,8 +26,11 @@ from wms2.models.messages import (
     ReleaseAction,
     SizeAction,
 )
+from wms2.models.output import OutputStanding, OutputStatus
+from wms2.models.output_list import ListedOutput
 from wms2.models.overview import RequestOverview
 from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
+from wms2.models.site import Site, SiteBan
 from wms2.models.story import StoryEvent
 from wms2.patterns import REQUEST_NAME
 
@@ -37,8 +41,18 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Page(BaseModel):
-    requests: list[RequestSummary]
+    """A part of a listing; what it lists is named as the listing itself is."""
+
     next: int | None
+    requests: list[RequestSummary] = []
+    dags: list[DAG] = []
+    outputs: list[ListedOutput] = []
+
+
+class SiteSeen(Site):
+    """What the service adds to a site, it says as of its own clock; that is left out."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class Discrepancies(BaseModel):
@@ -46,6 +60,14 @@ class Discrepancies(BaseModel):
 
 
 class Story(RootModel[list[StoryEvent]]):
+    pass
+
+
+class Sites(RootModel[list[SiteSeen]]):
+    pass
+
+
+class Bans(RootModel[list[SiteBan]]):
     pass
 
 
@@ -83,16 +105,26 @@ class RestDoor:
     async def list_requests(
         self, statuses: Sequence[RequestStatus] = (), campaign: str | None = None
     ) -> list[RequestSummary]:
-        asked: dict[str, Any] = {"status": [str(one) for one in statuses], "limit": PAGE}
-        if campaign is not None:
-            asked["campaign"] = campaign
-        found: list[RequestSummary] = []
-        offset: int | None = 0
-        while offset is not None:
-            page = _read(Page, await self._call("GET", "requests", params={**asked, "offset": offset}))
-            found += page.requests
-            offset = page.next
-        return found
+        pages = self._pages("requests", status=statuses, campaign=campaign)
+        return [one async for page in pages for one in page.requests]
+
+    async def list_dags(self, request: str | None = None) -> list[DAG]:
+        return [one async for page in self._pages("dags", request=request) for one in page.dags]
+
+    async def list_outputs(
+        self,
+        request: str | None = None,
+        statuses: Sequence[OutputStatus] = (),
+        standings: Sequence[OutputStanding] = (),
+    ) -> list[ListedOutput]:
+        pages = self._pages("outputs", request=request, status=statuses, standing=standings)
+        return [one async for page in pages for one in page.outputs]
+
+    async def list_sites(self) -> list[Site]:
+        return list(_read(Sites, await self._call("GET", "sites")).root)
+
+    async def list_bans(self, *, ended: bool = False) -> list[SiteBan]:
+        return _read(Bans, await self._call("GET", "bans", params={"ended": ended})).root
 
     async def record(self, name: str) -> RequestRecord:
         return (await self.overview(name)).record
@@ -122,6 +154,15 @@ class RestDoor:
         path = f"requests/{_checked(record.request.request_name)}/{order.action}"
         answer = await self._call("POST", path, json=_body(order), headers={"Idempotency-Key": key})
         return _read(Told, answer).message
+
+    async def _pages(self, listing: str, **asked: str | Sequence[str] | None) -> AsyncIterator[Page]:
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        offset: int | None = 0
+        while offset is not None:
+            params = {**wanted, "limit": PAGE, "offset": offset}
+            page = _read(Page, await self._call("GET", listing, params=params))
+            yield page
+            offset = page.next
 
     async def _of(self, name: str, part: str = "", **parts: Any) -> Answer:
         return await self._call("GET", f"requests/{_checked(name)}{part}", **parts)

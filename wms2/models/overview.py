@@ -40,27 +40,15 @@ class SizedByHand(Model):
     reason: str
 
 
-class RequestOverview(Model):
+class RequestProgress(Model):
+    """How far a request is."""
+
     record: RequestRecord
-    sized_by_hand: SizedByHand | None = None
     pilot: PilotMetrics | None = None
-    accuracy: tuple[Comparison, ...] = ()
-    """Of each round that was measured: what was predicted of it, and what was found."""
     rounds: tuple[Round, ...]
     dags: tuple[DAG, ...]
     outputs: tuple[OutputSummary, ...]
     ledger: Balance
-    left_out: tuple[ExcludedFile, ...] = ()
-    """The first input files that are excluded or dropped; the ledger counts all."""
-    invalidation: WrittenManifest | None = None
-    """The list of what a failed request registered."""
-    input: InputProgress | None = None
-    """How much of its input is where it asked for it; None where it did not ask, or was not looked at."""
-    avoided_sites: dict[str, str] = Field(default_factory=dict)
-    """The sites that must not run it now, each with the reason."""
-    links: ChainLinks = ChainLinks()
-    imported_from: str | None = None
-    """The request of ReqMgr2 that it, or an earlier version of it, came from."""
 
     @property
     def open_round(self) -> Round | None:
@@ -87,3 +75,22 @@ class RequestOverview(Model):
         if (requested := self.record.request.total_events) is not None:
             return self.ledger.events_produced, requested - self.ledger.events_dropped
         return self.ledger.events_processed, self.ledger.events_planned - self.ledger.events_abandoned
+
+
+class RequestOverview(RequestProgress):
+    """How far it is, and all else that is known of it."""
+
+    sized_by_hand: SizedByHand | None = None
+    accuracy: tuple[Comparison, ...] = ()
+    """Of each round that was measured: what was predicted of it, and what was found."""
+    left_out: tuple[ExcludedFile, ...] = ()
+    """The first input files that are excluded or dropped; the ledger counts all."""
+    invalidation: WrittenManifest | None = None
+    """The list of what a failed request registered."""
+    input: InputProgress | None = None
+    """How much of its input is where it asked for it; None where it did not ask, or was not looked at."""
+    avoided_sites: dict[str, str] = Field(default_factory=dict)
+    """The sites that must not run it now, each with the reason."""
+    links: ChainLinks = ChainLinks()
+    imported_from: str | None = None
+    """The request of ReqMgr2 that it, or an earlier version of it, came from."""
