@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PATIENCE_SEC
 from tests.integration.rounds import Round, small_simulation
+from tests.patience import PATIENCE_SEC
 from wms2.activities.closing import ClosingActivities
 from wms2.activities.sweeping import Sweeper
 from wms2.config import Settings

@@ -40,6 +40,7 @@ from tests.api_kit import (
     rsa_key,
     serving,
 )
+from tests.patience import PATIENCE_SEC
 from wms2.api.app import operations
 from wms2.api.config import ApiConfig, Role, read_config
 from wms2.api.service import THREADS
@@ -69,7 +70,7 @@ def service(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         proxy={"addresses": ["127.0.0.1/32"], "secret_file": str(secret)},
         grants=[{"role": "operator", "dn": "/DC=ch/CN=Front End User"}],
     )
-    with serving(nowhere(folder), config) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with serving(nowhere(folder), config) as url, httpx.Client(base_url=url, timeout=PATIENCE_SEC) as client:
         yield client
 
 
@@ -155,7 +156,7 @@ def test_settings_of_ours_that_are_wrong_are_no_mistake_of_the_callers(
     settings = nowhere(tmp_path).model_copy(update={"temporal_tls_cert": tmp_path / "no_such_file"})
     with serving(settings, config_for(issuer)) as url:
         headers = bearer(issuer.token(OPERATOR))
-        answer = httpx.get(f"{url}/api/v1/admission/queue", headers=headers, timeout=60)
+        answer = httpx.get(f"{url}/api/v1/admission/queue", headers=headers, timeout=PATIENCE_SEC)
     assert "cannot call Temporal" in assert_is_a_problem(answer, 503)
     assert "no_such_file" not in answer.text
 
@@ -168,7 +169,9 @@ def test_a_database_that_takes_calls_and_never_answers_is_given_up_on(
         address = f"postgresql://nobody@127.0.0.1:{mute.getsockname()[1]}/none"
         settings = nowhere(tmp_path).model_copy(update={"database_url": address})
         with serving(settings, config_for(issuer)) as url:
-            answer = httpx.get(f"{url}{LISTING}", headers=bearer(issuer.token(OPERATOR)), timeout=60)
+            answer = httpx.get(
+                f"{url}{LISTING}", headers=bearer(issuer.token(OPERATOR)), timeout=PATIENCE_SEC
+            )
             assert "takes too long" in assert_is_a_problem(answer, 503)
             assert answer.headers["retry-after"]
 
@@ -286,7 +289,7 @@ def test_a_key_that_names_no_algorithm_serves_each_that_its_issuer_may_use(tmp_p
         with serving(nowhere(tmp_path), config_for(issuer, issuers=[trusted])) as url:
 
             def call(token: str) -> httpx.Response:
-                return httpx.get(f"{url}{LISTING}", headers=bearer(token), timeout=60)
+                return httpx.get(f"{url}{LISTING}", headers=bearer(token), timeout=PATIENCE_SEC)
 
             assert was_let_in(call(issuer.token(OPERATOR)))
             assert was_let_in(call(issuer.token(OPERATOR, algorithm="RS512")))
@@ -385,7 +388,7 @@ def test_a_client_certificate_that_tls_has_checked_says_who_calls(issuer: Issuer
         context = ssl.create_default_context(cafile=ours.file)
         if shown:
             context.load_cert_chain(*shown)
-        with httpx.Client(verify=context, timeout=60) as client:
+        with httpx.Client(verify=context, timeout=PATIENCE_SEC) as client:
             return client.get(f"{url}{LISTING}", headers=headers)
 
     with serving(nowhere(tmp_path), config) as url:
@@ -419,14 +422,20 @@ def test_a_body_that_is_too_long_is_refused_however_it_comes(service: httpx.Clie
 
 def test_who_calls_too_often_waits_and_the_others_do_not(issuer: Issuer, tmp_path: Path) -> None:
     config = config_for(issuer, calls_per_min=30)
-    with serving(nowhere(tmp_path), config) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with (
+        serving(nowhere(tmp_path), config) as url,
+        httpx.Client(base_url=url, timeout=PATIENCE_SEC) as client,
+    ):
         answers = [client.get("/api/v1/nothing", headers=bearer(issuer.token(OPERATOR))) for _ in range(10)]
         assert [answer.status_code for answer in answers][:3] == [404, 404, 404]
         assert answers[-1].status_code == 429
         assert int(answers[-1].headers["retry-after"]) >= 1
         assert client.get("/api/v1/nothing", headers=bearer(issuer.token(ADMIN))).status_code == 404
     config = config_for(issuer, strangers_per_min=30)
-    with serving(nowhere(tmp_path), config) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with (
+        serving(nowhere(tmp_path), config) as url,
+        httpx.Client(base_url=url, timeout=PATIENCE_SEC) as client,
+    ):
         assert [client.get("/api/v1/nothing").status_code for _ in range(10)][-1] == 429
         assert client.get("/api/v1/nothing", headers=bearer(issuer.token(ADMIN))).status_code == 404
 
@@ -435,7 +444,9 @@ def test_a_call_that_never_says_what_it_wants_is_hung_up_on(
     issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hung_up(*pieces: bytes) -> bool:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=60) as caller:
+        with socket.create_connection(
+            ("127.0.0.1", int(url.rpartition(":")[2])), timeout=PATIENCE_SEC
+        ) as caller:
             try:
                 for piece in pieces:
                     caller.sendall(piece)
@@ -449,7 +460,7 @@ def test_a_call_that_never_says_what_it_wants_is_hung_up_on(
     with serving(nowhere(tmp_path), config_for(issuer)) as url:
         assert hung_up(b"")
         assert hung_up(b"GET /api/v1/health HTTP/1.1\r\nX: ")
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with httpx.Client(base_url=url, timeout=PATIENCE_SEC) as client:
             assert [client.get("/api/v1/health").status_code for _ in range(3)] == [503, 503, 503]
 
 
@@ -459,7 +470,7 @@ def test_a_body_that_comes_after_the_answer_keeps_no_connection_open(
     monkeypatch.setattr("wms2.api.tls.HEAD_SEC", 1.0)
     with serving(nowhere(tmp_path), config_for(issuer)) as url:
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
-        with socket.create_connection(address, timeout=60) as caller:
+        with socket.create_connection(address, timeout=PATIENCE_SEC) as caller:
             caller.sendall(b"POST /api/v1/nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
             answer = b""
             while b"}" not in answer:
@@ -519,7 +530,9 @@ def test_the_ceiling_of_priorities_is_the_configured_one(issuer: Issuer, tmp_pat
     body = {"source": "document", "request": yaml.safe_load(EXAMPLE.read_text()) | {"priority": 51}}
     config = config_for(issuer, highest_priority=50)
     with serving(nowhere(tmp_path), config) as url:
-        asked = httpx.post(f"{url}{LISTING}", json=body, headers=bearer(issuer.token(REQUESTOR)), timeout=60)
+        asked = httpx.post(
+            f"{url}{LISTING}", json=body, headers=bearer(issuer.token(REQUESTOR)), timeout=PATIENCE_SEC
+        )
     assert "the priority 51 is above 50" in assert_is_a_problem(asked, 403)
 
 
@@ -531,7 +544,7 @@ def test_a_body_that_comes_drop_by_drop_is_not_waited_for(
     head = (
         f"POST {LISTING} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: 9000\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", service.base_url.port or 0), timeout=60) as caller:
+    with socket.create_connection(("127.0.0.1", service.base_url.port or 0), timeout=PATIENCE_SEC) as caller:
         caller.sendall(head.encode())
         limit = time.monotonic() + 60
         while not select.select([caller], [], [], 0.05)[0]:
