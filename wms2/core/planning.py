@@ -8,10 +8,10 @@ from wms2.core.splitting import Split, split
 from wms2.core.splitting.intake import LeftOut
 from wms2.core.work_units import group_jobs, oversized, unit_budget
 from wms2.errors import UserError
-from wms2.models.base import LARGEST_EVENT
+from wms2.models.base import LARGEST_EVENT, LARGEST_LUMI
 from wms2.models.plan import PileUp, RoundPlan, Snapshot, WorkUnit
 from wms2.models.request import Request
-from wms2.models.splitting import SplittingAlgo
+from wms2.models.splitting import SplittingAlgo, generated_lumis
 from wms2.patterns import LFN_LENGTH
 
 LFN_ENDING = 80
@@ -25,6 +25,7 @@ def plan_round(snapshot: Snapshot) -> RoundPlan:
     """
     _check_sites(snapshot)
     _check_event_numbers(snapshot)
+    _check_lumi_numbers(snapshot)
     _check_names(snapshot)
     taken, work = _work(snapshot)
     if not work.jobs:
@@ -111,6 +112,17 @@ def _check_event_numbers(snapshot: Snapshot) -> None:
     if snapshot.first_event + snapshot.events - 1 > LARGEST_EVENT:
         raise UserError(
             f"{snapshot.request.request_name} needs event numbers above {LARGEST_EVENT}; ask for fewer"
+        )
+
+
+def _check_lumi_numbers(snapshot: Snapshot) -> None:
+    if not snapshot.request.is_simulation:
+        return
+    lumis = generated_lumis(snapshot.events, snapshot.events_per_job, snapshot.request.events_per_lumi)
+    if snapshot.first_lumi + lumis - 1 > LARGEST_LUMI:
+        raise UserError(
+            f"{snapshot.request.request_name} needs lumi section numbers above {LARGEST_LUMI}; ask for more events in "
+            "each, or for fewer events"
         )
 
 
