@@ -139,9 +139,9 @@ def run_step(
             code,
             message,
             step=step.name,
-            bad_input_files=_bad_inputs(code, report, record["input_files"], bool(mixed)),
+            bad_input_files=_bad_inputs(code, _told(report, message), record["input_files"], bool(mixed)),
             log_tail=log_tail(folder / LOG),
-            bad_pileup_files=_bad_pileup(code, report, mixed),
+            bad_pileup_files=_bad_pileup(code, _told(report, message), mixed),
         )
     return StepResult(metrics, report, written)
 
@@ -180,10 +180,34 @@ def _overlooked(step: Step, folder: Path, report: fjr.StepReport, record: dict[s
     left_out = {name.replace("file:", "", 1) for name in report.skipped_files}
     inputs = [(item["lfn"], item["pfn"].replace("file:", "", 1)) for item in record["input_files"]]
     skipped = [lfn or pfn for lfn, pfn in inputs if {lfn, pfn} & left_out]
+    skipped = skipped or _unread(report, record)
     if skipped:
         return INPUT_NOT_READ, f"step {step.name} ended well but skipped its input: {', '.join(skipped)}"
     wrong = products.fault(folder, report, [item["module"] for item in record["outputs"]])
     return (OUTPUT_MISSING, f"step {step.name}: {wrong}") if wrong else (0, "")
+
+
+def _unread(report: fjr.StepReport, record: dict[str, Any]) -> list[str]:
+    """Planned files that the report does not name, although they have events and all of them were to be read.
+
+    With chosen lumi sections, or a range of positions, there may have been nothing to read in a file. And where the
+    report names files that nobody planned, it has other names for them: then nobody is blamed.
+    """
+    planned = [item for item in record["input_files"] if item["lfn"]]
+    partly = any(item["first_event"] or item["last_event"] for item in planned)
+    # A merge is told no lumi sections at all: what it read is judged by what it wrote.
+    if partly or record.get("lumis", ()) is not None:
+        return []
+    if not all(any(_names(entry, item) for item in planned) for entry in report.inputs):
+        return []
+    unnamed = [item for item in planned if not any(_names(entry, item) for entry in report.inputs)]
+    return [item["lfn"] for item in unnamed if item["events"]]
+
+
+def _names(entry: fjr.InputEntry, item: dict[str, Any]) -> bool:
+    """Whether an entry of a report is about an input of the step: by its logical name, or by what was opened."""
+    opened, told = (pfn.replace("file:", "", 1) for pfn in (entry.pfn, item["pfn"]))
+    return entry.lfn == item["lfn"] or opened.endswith(item["lfn"]) or opened == told
 
 
 def step_type(step: Step) -> ModuleType:
@@ -268,21 +292,18 @@ def _metrics(
     )
 
 
-def _bad_inputs(
-    code: int, report: fjr.StepReport, inputs: Sequence[dict[str, Any]], with_pileup: bool
-) -> list[str]:
+def _bad_inputs(code: int, told: str, inputs: Sequence[dict[str, Any]], with_pileup: bool) -> list[str]:
     """Which of the job's input files the step could not use; the only one is it, unless there was pile-up as well."""
     if code not in INPUT_CODES:
         return []
-    told = _told(report)
     files = [item for item in inputs if item["lfn"]]
     named = [item["lfn"] for item in files if item["lfn"] in told or item["pfn"] in told]
     return named or [item["lfn"] for item in files if len(files) == 1 and not with_pileup]
 
 
-def _bad_pileup(code: int, report: fjr.StepReport, mixed: PileUp | None) -> list[str]:
-    return mixed.named_in(_told(report)) if mixed and code in INPUT_CODES else []
+def _bad_pileup(code: int, told: str, mixed: PileUp | None) -> list[str]:
+    return mixed.named_in(told) if mixed and code in INPUT_CODES else []
 
 
-def _told(report: fjr.StepReport) -> str:
-    return "\n".join((report.message, *report.doubtful_files))
+def _told(report: fjr.StepReport, message: str) -> str:
+    return "\n".join((report.message, *report.doubtful_files, message))

@@ -2,13 +2,17 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
+from typer.main import get_command
 
 from tests.unit.test_reqmgr2_chain import tasks
-from wms2.cli.main import main
+from wms2.cli.deferred import Deferred
+from wms2.cli.main import app, main
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
 
@@ -49,6 +53,33 @@ def entry(number: int, **changes: Any) -> dict[str, Any]:
         "locations": ["T1_US_FNAL"],
         "lumis": [{"run": 1, "lumi": 1, "events": 10}],
     } | changes
+
+
+def helps(command: Any) -> Iterator[str]:
+    """All that --help tells of a command, its options and the commands below it, as it is written."""
+    command = command.real() if isinstance(command, Deferred) else command
+    yield from filter(None, [command.help, *(getattr(one, "help", None) for one in command.params)])
+    for below in getattr(command, "commands", {}).values():
+        yield from helps(below)
+
+
+def test_every_help_shows_all_that_is_written_in_it() -> None:
+    for text in helps(get_command(app)):
+        written = text.replace("[bold]", "").replace("[/]", "").replace("\\[", "[")
+        assert Text.from_markup(text).plain == written
+
+
+def test_a_name_in_a_request_cannot_take_over_the_terminal_of_who_validates_it(
+    wms2: Any, tmp_path: Path
+) -> None:
+    document, title = tasks(), "\x1b]0;owned\x07\x1b[31m"
+    document["Task1"]["TaskName"] = f"{title}GEN"
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(document))
+    told = wms2("request", "validate", path)
+    assert told.code == 2
+    assert "owned" in told.stderr
+    assert told.stderr.replace("\n", "").isprintable()
 
 
 def test_a_valid_file_is_told_so_on_stderr_and_json_goes_to_stdout(wms2: Any) -> None:

@@ -161,6 +161,15 @@ def test_a_task_that_reads_from_nowhere_or_from_an_unknown_module_is_a_mistake()
     assert "AODSIMoutput" in found["Task4.InputFromOutputModule"]
 
 
+def test_what_only_follows_from_another_mistake_is_not_told() -> None:
+    """Nobody knows which of two tasks of one era makes which dataset, so nobody knows what a task reads either."""
+    listed = [GEN_SIM, RECO, AOD, MINI.replace("RunMini", "RunReco")]
+    found = mistakes(tasks({"Task4": {"AcquisitionEra": "RunReco"}}, OutputDatasets=listed))
+    assert list(found) == ["OutputDatasets"]
+    assert "ChainParentageMap" in found["OutputDatasets"]
+    assert list(mistakes(tasks({"Task4": {"InputTask": "Reko"}}))) == ["Task4.InputTask"]
+
+
 def test_which_dataset_is_read_may_be_told_by_the_parentage() -> None:
     told = {"Task4": {"ParentDset": RECO, "ChildDsets": [MINI]}}
     document = tasks({"Task4": {"InputFromOutputModule": "Anything"}}, ChainParentageMap=told)

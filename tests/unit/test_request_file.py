@@ -227,6 +227,12 @@ ONE_MISTAKE: list[tuple[dict[str, Any], str, str]] = [
     (simulation(total_events=...), "total_events", "missing"),
     (simulation(total_events=2**63), "total_events", "at most"),
     (simulation(total_events=2**62, filter_efficiency=0.01), "total_events", "64 bits"),
+    (simulation(total_events=2**32, splitting_params={"events_per_job": 1}), "total_events", "32 bits"),
+    (
+        simulation(total_events=1000, first_lumi=2**32 - 5, splitting_params={"events_per_job": 100}),
+        "total_events",
+        "32 bits",
+    ),
     (simulation(total_events=1e6), "total_events", "whole number"),
     (simulation(total_events=True), "total_events", "whole number"),
     (simulation(primary_dataset=...), "primary_dataset", "missing"),

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from sandbox.fjr import InputEntry, StepReport
+from sandbox.steps import _unread
 from tests.unit.sandbox_kit import (
     RESOURCES,
     Finished,
@@ -166,6 +168,42 @@ def test_an_input_that_was_skipped_fails_a_job_that_ended_well(site: Site) -> No
     assert (job.status, job.report["exit_code"]) == (85, 8021)
     assert job.report["bad_input_files"] == ["/store/data/b.root"]
     assert site.files() == sorted(file["lfn"] for file in files)
+
+
+def test_an_input_with_events_that_the_report_does_not_name_fails_a_job_that_ended_well(site: Site) -> None:
+    files = [put(site, f"/store/data/{name}.root", 1, 50) for name in "ab"]
+    plan = cms_manifest(nodes={"proc_000001": of_files(files)})
+    job = run(site, plan, source="PoolSource", unread=["b.root"])
+    assert (job.status, job.report["exit_code"]) == (85, 8021)
+    assert job.report["bad_input_files"] == ["/store/data/b.root"]
+
+
+WHOLE, MASK = {"first_event": None, "last_event": None}, {"1": [[1, 2]]}
+
+
+@pytest.mark.parametrize(
+    ("named", "lumis", "changes"),
+    [
+        ("/store/data/b.root", MASK, {}),
+        ("/store/data/b.root", None, {"events": 0}),
+        ("/store/data/b.root", None, {"last_event": 10}),
+        ("/store/other/name.root", None, {}),
+    ],
+    ids=["nothing chosen", "no events", "a range of positions", "the report has other names"],
+)
+def test_an_input_that_may_have_had_nothing_to_read_is_not_blamed(
+    named: str, lumis: Any, changes: Record
+) -> None:
+    planned = {"lfn": "/store/data/b.root", "pfn": "/site/store/data/b.root", "events": 50, **WHOLE}
+    other = {"lfn": "/store/data/c.root", "pfn": "root://door//store/data/c.root", "events": 50, **WHOLE}
+    report = StepReport(inputs=(InputEntry("", f"file:/site{named}", 50),))
+    record = {"input_files": [planned, {**other, **changes}], "lumis": lumis}
+    assert _unread(report, record) == []
+    if named == planned["lfn"]:
+        whole = {"input_files": [planned, other], "lumis": None}
+        assert _unread(report, whole) == ["/store/data/c.root"]
+        merge = {"input_files": [planned, other]}
+        assert _unread(report, merge) == []
 
 
 def test_a_file_of_somebody_else_that_was_skipped_is_no_failure(site: Site) -> None:

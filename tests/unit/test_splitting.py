@@ -10,7 +10,7 @@ from wms2.core.planning import allowed_sites, events_to_generate, plan_round
 from wms2.core.splitting import split
 from wms2.core.work_units import group_jobs
 from wms2.errors import UserError
-from wms2.models.base import LARGEST_EVENT
+from wms2.models.base import LARGEST_EVENT, LARGEST_LUMI
 from wms2.models.plan import Job, PilotPlan
 
 
@@ -147,6 +147,15 @@ def test_no_site_in_common_is_refused() -> None:
 def test_event_numbers_beyond_64_bits_are_refused() -> None:
     with pytest.raises(UserError, match="event numbers above"):
         plan_round(snapshot(first_event=LARGEST_EVENT))
+
+
+def test_lumi_numbers_beyond_32_bits_are_refused() -> None:
+    """1000 events, 100 a job, 40 a lumi section: 30 lumi sections."""
+    assert (
+        plan_round(snapshot(first_lumi=LARGEST_LUMI - 29)).work_units[-1].jobs[-1].last_lumi == LARGEST_LUMI
+    )
+    with pytest.raises(UserError, match="lumi section numbers above 4294967295"):
+        plan_round(snapshot(first_lumi=LARGEST_LUMI - 28))
 
 
 def test_site_lists_of_the_request_choose_among_the_known_sites() -> None:

@@ -14,9 +14,10 @@ from tests.factories import SITES, input_file, reprocessing, snapshot
 from wms2.core.planning import plan_round
 from wms2.core.splitting import Split, split
 from wms2.core.splitting.spanning import find_spanning
+from wms2.core.work_units import UnitBudget, unit_budget
 from wms2.errors import UserError
 from wms2.models.lumis import LumiRange, joined
-from wms2.models.plan import InputFile, Job, Snapshot
+from wms2.models.plan import InputFile, Job, RoundPlan, Snapshot
 
 LUMI, EVENT_AWARE = "LumiBased", "EventAwareLumiBased"
 HERE, THERE = SITES[:1], SITES[1:2]
@@ -391,6 +392,10 @@ def test_only_the_last_job_at_a_place_is_smaller(drawn: Any, per_job: int) -> No
         assert len(single(job.lumis)) == per_job or job.sites != after.sites
 
 
+def kb(planned: Snapshot) -> float:
+    return planned.sizing.size_per_event_kb
+
+
 @given(entries, sizes, rules)
 def test_a_file_is_in_one_work_unit_only(drawn: Any, size: Any, rule: Any) -> None:
     (algorithm, params), files = size, files_of(drawn)
@@ -399,12 +404,116 @@ def test_a_file_is_in_one_work_unit_only(drawn: Any, size: Any, rule: Any) -> No
         return
     plan = plan_round(planned)
     jobs = [job for unit in plan.work_units for job in unit.jobs]
-    assert sorted(jobs) == sorted(split(planned).jobs)
+    assert sorted(jobs) == sorted(split(planned, unit_budget(planned)).jobs)
     units = {(part.lfn, unit.number) for unit in plan.work_units for job in unit.jobs for part in job.files}
     assert len(units) == len({lfn for lfn, _ in units})
     oversized = [
-        unit
-        for unit in plan.work_units
-        if unit.events * planned.sizing.size_per_event_kb * 1000 > 10**5 and len(unit.jobs) > 1
+        unit for unit in plan.work_units if unit.events * kb(planned) * 1000 > 10**5 and len(unit.jobs) > 1
     ]
     assert bool(oversized) == any("larger than the merge target" in problem for problem in plan.problems)
+
+
+# Within the budget of a work unit.
+
+
+def chained(count: int, lumis: int = 10, events: int = 100) -> list[InputFile]:
+    """Files of one run, one after another."""
+    return [
+        file(number, (1, number * lumis + 1, (number + 1) * lumis), events=events) for number in range(count)
+    ]
+
+
+def unit_sizes(plan: RoundPlan) -> list[list[int]]:
+    """The events of each job, in each work unit."""
+    return [[job.events for job in unit.jobs] for unit in plan.work_units]
+
+
+def planned_within(
+    algorithm: str, files: Sequence[InputFile], jobs: int = 100, events: int = 10**9, **params: Any
+) -> RoundPlan:
+    planned = planned_from(algorithm, files, {"merge_target_bytes": events * 1000}, **params)
+    sizing = planned.sizing.model_copy(update={"size_per_event_kb": 1.0})
+    limits = planned.limits.model_copy(update={"jobs_per_work_unit": jobs})
+    return plan_round(planned.model_copy(update={"sizing": sizing, "limits": limits}))
+
+
+def test_jobs_that_cross_files_do_not_tie_all_files_into_one_work_unit() -> None:
+    wanted = [[120, 120, 120, 40], [120, 120, 120, 40], [100]]
+    plan = planned_within(LUMI, chained(9), events=400, lumis_per_job=12)
+    assert unit_sizes(plan) == wanted
+    plan = planned_within(EVENT_AWARE, chained(9), jobs=4, events_per_job=120)
+    assert unit_sizes(plan) == wanted
+    assert plan.problems == ()
+
+
+def test_a_job_that_is_larger_than_a_work_unit_should_be_still_has_all_its_files() -> None:
+    plan = planned_within(LUMI, chained(9), events=200, lumis_per_job=10**6)
+    assert unit_sizes(plan) == [[900]]
+    plan = planned_within(LUMI, chained(9), events=200, lumis_per_job=45)
+    assert unit_sizes(plan) == [[400], [400], [100]]
+
+
+def test_a_file_with_more_jobs_than_a_work_unit_should_have_is_alone_in_its_own() -> None:
+    files = [file(1, (1, 1, 5)), file(2, (1, 6, 45)), file(3, (1, 46, 50))]
+    plan = planned_within(LUMI, files, jobs=4, lumis_per_job=6)
+    assert [sorted({n for job in unit.jobs for n in numbers_of(job)}) for unit in plan.work_units] == [
+        [1],
+        [2],
+        [3],
+    ]
+    assert "larger than the merge target or have more than 4 jobs" in plan.problems[0]
+
+
+def test_a_chain_that_ends_by_itself_leaves_the_next_one_all_its_room() -> None:
+    """Of a run that begins anew, the first jobs are not shortened for what the run before it took."""
+    files = [file(1, (1, 1, 30), events=300), *(file(n, (2, n * 10 + 1, n * 10 + 10)) for n in range(2, 6))]
+    plan = planned_within(LUMI, files, events=400, lumis_per_job=12)
+    assert unit_sizes(plan) == [[120, 120, 60], [120, 120, 120, 40]]
+
+
+def test_files_that_share_a_lumi_and_lie_apart_tie_nothing_between_them() -> None:
+    apart = [file(90, (1, 1, 1), (5, 7, 7), events=20), file(91, (5, 7, 8), events=20)]
+    files = [*apart, *(file(n, (3, n * 10 + 1, n * 10 + 10)) for n in range(8))]
+    plan = planned_within(LUMI, files, events=400, lumis_per_job=15, split_on_run=False)
+    assert plan.problems == ()
+    assert all(unit.events <= 400 for unit in plan.work_units)
+
+
+def test_below_the_budget_of_one_work_unit_the_jobs_are_the_same_as_without_one() -> None:
+    apart = [file(90, (1, 1, 1), (5, 7, 7), events=20), file(91, (5, 7, 8), events=20)]
+    files = [*apart, *(file(n, (3, n * 10 + 1, n * 10 + 10)) for n in range(8))]
+    for rule in ({}, {"split_on_run": False}):
+        plan = planned_within(LUMI, files, lumis_per_job=15, **rule)
+        jobs = [job for unit in plan.work_units for job in unit.jobs]
+        assert sorted(jobs) == sorted(jobs_of(LUMI, *files, lumis_per_job=15, **rule))
+
+
+@given(entries, sizes, rules, st.integers(1, 6), st.sampled_from([1, 50, 300, 2000]), st.randoms())
+def test_work_units_are_within_their_budget_unless_a_single_job_or_family_of_files_exceeds_it(
+    drawn: Any, size: Any, rule: Any, most_jobs: int, most_events: int, random: Random
+) -> None:
+    (algorithm, params), files = size, files_of(drawn)
+    work = split(planned_from(algorithm, files, **params, **rule))
+    if not work.jobs:
+        return
+    plan = planned_within(algorithm, files, most_jobs, most_events, **params, **rule)
+    jobs = [job for unit in plan.work_units for job in unit.jobs]
+    assert sorted(lumi for job in jobs for lumi in single(job.lumis)) == sorted(
+        lumi for job in work.jobs for lumi in single(job.lumis)
+    )
+    known = [file.lfn for file in files]
+    families = [{known[k] for k in family} for family in find_spanning([f.lumis for f in files]).families]
+    for unit in plan.work_units:
+        read = {part.lfn for job in unit.jobs for part in job.files}
+        if len(unit.jobs) > 1 and (len(unit.jobs) > most_jobs or unit.events > most_events):
+            assert len(read) == 1 or any(read <= family for family in families)
+    random.shuffle(files)
+    again = planned_within(algorithm, files, most_jobs, most_events, **params, **rule)
+    assert again.work_units == plan.work_units
+
+
+@given(entries, sizes, rules)
+def test_a_budget_that_holds_everything_changes_no_job(drawn: Any, size: Any, rule: Any) -> None:
+    (algorithm, params), files = size, files_of(drawn)
+    planned = planned_from(algorithm, files, **params, **rule)
+    assert split(planned, UnitBudget(10**6, 10**9)) == split(planned)

@@ -150,12 +150,12 @@ def test_trusted_site_lists_run_files_wherever_they_are() -> None:
 # Work units.
 
 
-def test_jobs_that_share_files_are_one_work_unit_however_large_and_that_is_told() -> None:
+def test_jobs_of_one_file_are_one_work_unit_however_large_and_that_is_told() -> None:
     files = [input_file(k, lumis=((1, 3 * k + 1, 3 * k + 3),)) for k in range(4)]
-    tied = planned_from("LumiBased", files, splitting_params={"lumis_per_job": 5}, merge_target_bytes=1000)
+    tied = planned_from("LumiBased", files, splitting_params={"lumis_per_job": 2}, merge_target_bytes=1000)
     plan = plan_round(tied)
-    assert [len(unit.jobs) for unit in plan.work_units] == [3]
-    assert [problem for problem in plan.problems if "mg_000000 with 3 jobs); halt_at_file" in problem]
+    assert [len(unit.jobs) for unit in plan.work_units] == [2, 2, 2, 2]
+    assert [problem for problem in plan.problems if "mg_000000 with 2 jobs); more lumis_per_job" in problem]
     loose = planned_from("LumiBased", files, splitting_params={"lumis_per_job": 3}, merge_target_bytes=1000)
     assert [len(unit.jobs) for unit in plan_round(loose).work_units] == [1, 1, 1, 1]
     assert not plan_round(loose).problems

@@ -74,7 +74,7 @@ def plan(
 ) -> None:
     """Plan the first round of a request into a folder, without any server.
 
-    Each entry of --inputs is {lfn, size_bytes, events, locations, lumis: [[run, first, last]], block}.
+    Each entry of --inputs is {lfn, size_bytes, events, locations, lumis: [\\[run, first, last]], block}.
     A round takes as many work units as its limit of nodes allows; a higher one plans more of the request at once.
     A chain of tasks is several requests: the first one is planned, or the one that --task names, such as Task3.
 

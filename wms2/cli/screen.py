@@ -10,13 +10,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from wms2.core.plain import whole_text
+
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
 # A pipe has no width: whoever reads it wants whole lines.
 results = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 250)
 
 
 def say(text: str) -> None:
-    messages.print(text)
+    """Words from outside may be in it, also such as a terminal would act on."""
+    messages.print(whole_text(text))
 
 
 def print_json(value: Any) -> None:
@@ -29,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(whole_text(str(cell)) for cell in row))
     results.print(table)
 
 

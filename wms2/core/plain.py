@@ -21,8 +21,12 @@ def plain_text(text: object, longest: int = 4000) -> str:
     """Lines, all together at most so long; of a log the end counts."""
     if not isinstance(text, str):
         return ""
-    cut = text if len(text) <= longest else CUT + text[1 - longest :]
-    return "\n".join(_printable(line.expandtabs()) for line in cut.splitlines())
+    return whole_text(text if len(text) <= longest else CUT + text[1 - longest :])
+
+
+def whole_text(text: str) -> str:
+    """All lines at their full length: what is written for people, around words from outside."""
+    return "\n".join(_printable(line.expandtabs()) for line in text.splitlines())
 
 
 def storable(value: Any) -> Any:

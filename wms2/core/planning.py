@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from wms2.core.collector import collector_paused
 from wms2.core.splitting import Split, split
 from wms2.core.splitting.intake import LeftOut
-from wms2.core.work_units import group_jobs, oversized
+from wms2.core.work_units import group_jobs, oversized, unit_budget
 from wms2.errors import UserError
-from wms2.models.base import LARGEST_EVENT
+from wms2.models.base import LARGEST_EVENT, LARGEST_LUMI
 from wms2.models.plan import PileUp, RoundPlan, Snapshot, WorkUnit
 from wms2.models.request import Request
+from wms2.models.splitting import SplittingAlgo, generated_lumis
 from wms2.patterns import LFN_LENGTH
 
 LFN_ENDING = 80
@@ -24,6 +25,7 @@ def plan_round(snapshot: Snapshot) -> RoundPlan:
     """
     _check_sites(snapshot)
     _check_event_numbers(snapshot)
+    _check_lumi_numbers(snapshot)
     _check_names(snapshot)
     taken, work = _work(snapshot)
     if not work.jobs:
@@ -38,11 +40,12 @@ def plan_round(snapshot: Snapshot) -> RoundPlan:
 
 def _work(snapshot: Snapshot) -> tuple[Snapshot, Split]:
     """Jobs over the fresh files, or, when none can be made of them, over those that were tried before."""
-    work = split(snapshot)
+    budget = unit_budget(snapshot)
+    work = split(snapshot, budget)
     if work.jobs or not snapshot.attempted:
         return snapshot, work
     again = snapshot.model_copy(update={"inputs": snapshot.attempted, "attempted": ()})
-    second = split(again)
+    second = split(again, budget)
     return again, Split(second.jobs, (*work.left_out, *second.left_out))
 
 
@@ -112,6 +115,17 @@ def _check_event_numbers(snapshot: Snapshot) -> None:
         )
 
 
+def _check_lumi_numbers(snapshot: Snapshot) -> None:
+    if not snapshot.request.is_simulation:
+        return
+    lumis = generated_lumis(snapshot.events, snapshot.events_per_job, snapshot.request.events_per_lumi)
+    if snapshot.first_lumi + lumis - 1 > LARGEST_LUMI:
+        raise UserError(
+            f"{snapshot.request.request_name} needs lumi section numbers above {LARGEST_LUMI}; ask for more events in "
+            "each, or for fewer events"
+        )
+
+
 def _check_names(snapshot: Snapshot) -> None:
     """What jobs add to an LFN base must still fit: a file that cannot be registered must not be made."""
     request = snapshot.request
@@ -138,13 +152,13 @@ def _problems(snapshot: Snapshot, left_out: Sequence[LeftOut], units: Sequence[W
     if large := oversized(units, snapshot):
         yield (
             f"{len(large)} work units are larger than the merge target or have more than "
-            f"{snapshot.limits.jobs_per_work_unit} jobs, because their jobs share files (for example {large[0].name} "
+            f"{snapshot.limits.jobs_per_work_unit} jobs, because all their jobs read one file, or files that share "
+            f"lumi sections (for example {large[0].name} "
             f"with {len(large[0].jobs)} jobs); {_advice(snapshot.request)}"
         )
 
 
 def _advice(request: Request) -> str:
-    """How to get smaller families of jobs that share files."""
-    if request.splitting_algo.keeps_lumis_whole:
-        return "halt_at_file_boundaries makes them smaller"
-    return "more events_per_job make them smaller"
+    """What is left to do where one file alone, or files that share lumi sections, give more than a unit should have."""
+    by_lumis = request.splitting_algo is SplittingAlgo.LUMI_BASED
+    return f"more {'lumis_per_job' if by_lumis else 'events_per_job'} give them fewer jobs"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wms2.models.base import LARGEST_EVENT
 from wms2.models.messages import SizeAction
 from wms2.models.payload import StepType
 from wms2.models.plan import Job, RoundPlan, Sizing, WorkUnit
@@ -149,6 +150,11 @@ def merge_sec(plan: RoundPlan) -> float:
 def merged_bytes(sizing: Sizing, events: int) -> float:
     """What is expected of the largest output: it is the one that is to have the size people want."""
     return events * (sizing.merged_kb_per_event or sizing.size_per_event_kb) * 1000
+
+
+def merged_events(sizing: Sizing, size_bytes: int) -> int:
+    """How many events the largest output may have to be within a size."""
+    return int(min(size_bytes / merged_bytes(sizing, 1), LARGEST_EVENT))
 
 
 def processing_disk_mb(plan: RoundPlan) -> int:

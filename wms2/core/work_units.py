@@ -3,9 +3,26 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
-from wms2.core.sizing import merged_bytes
+from wms2.core.sizing import merged_events
 from wms2.models.plan import Job, Snapshot, WorkUnit
+
+
+class UnitBudget(NamedTuple):
+    """The most that a work unit should have."""
+
+    jobs: int
+    events: int
+
+    def holds(self, jobs: int, events: int) -> bool:
+        return jobs <= self.jobs and events <= self.events
+
+
+def unit_budget(snapshot: Snapshot) -> UnitBudget:
+    """As many events as the merge target is expected to hold, and no more jobs than one site should get at once."""
+    events = merged_events(snapshot.sizing, snapshot.request.merge_target_bytes)
+    return UnitBudget(snapshot.limits.jobs_per_work_unit, events)
 
 
 def group_jobs(jobs: Sequence[Job], snapshot: Snapshot) -> tuple[WorkUnit, ...]:
@@ -17,9 +34,9 @@ def group_jobs(jobs: Sequence[Job], snapshot: Snapshot) -> tuple[WorkUnit, ...]:
     """
     units: list[WorkUnit] = []
     runs = {file.lfn: file.lumis[0][0] for file in snapshot.inputs if file.lumis}
-    number, first_job = snapshot.first_work_unit, 0
+    number, first_job, budget = snapshot.first_work_unit, 0, unit_budget(snapshot)
     for sites, sharing in groupby(jobs, key=attrgetter("sites")):
-        for members in _closed_at_target(_by_run(_families(list(sharing)), runs), snapshot):
+        for members in _closed_at_target(_by_run(_families(list(sharing)), runs), budget):
             units.append(WorkUnit(number, sites or snapshot.sites, tuple(members), first_job))
             number += 1
             first_job += len(members)
@@ -28,9 +45,8 @@ def group_jobs(jobs: Sequence[Job], snapshot: Snapshot) -> tuple[WorkUnit, ...]:
 
 def oversized(units: Sequence[WorkUnit], snapshot: Snapshot) -> list[WorkUnit]:
     """Units that had to be larger than wanted, because their jobs are tied by files."""
-    return [
-        unit for unit in units if len(unit.jobs) > 1 and _is_too_much(len(unit.jobs), unit.events, snapshot)
-    ]
+    budget = unit_budget(snapshot)
+    return [unit for unit in units if len(unit.jobs) > 1 and not budget.holds(len(unit.jobs), unit.events)]
 
 
 def _by_run(families: Sequence[list[Job]], runs: Mapping[str, int]) -> list[tuple[int, list[Job]]]:
@@ -45,14 +61,14 @@ def _run(job: Job, runs: Mapping[str, int]) -> int:
     return min((runs.get(part.lfn, 0) for part in job.files), default=0)
 
 
-def _closed_at_target(families: Iterable[tuple[int, list[Job]]], snapshot: Snapshot) -> Iterator[list[Job]]:
+def _closed_at_target(families: Iterable[tuple[int, list[Job]]], budget: UnitBudget) -> Iterator[list[Job]]:
     current: list[Job] = []
     events, last_run = 0, 0
     for run, family in families:
         more = sum(job.events for job in family)
-        full = _is_too_much(len(current) + len(family), events + more, snapshot)
+        full = not budget.holds(len(current) + len(family), events + more)
         # A new run begins a new unit once the old one is at least half full: a smaller one is not worth it.
-        half_full = run != last_run and _is_too_much(2 * len(current), 2 * events, snapshot)
+        half_full = run != last_run and not budget.holds(2 * len(current), 2 * events)
         if current and (full or half_full):
             yield current
             current, events = [], 0
@@ -61,11 +77,6 @@ def _closed_at_target(families: Iterable[tuple[int, list[Job]]], snapshot: Snaps
         last_run = run
     if current:
         yield current
-
-
-def _is_too_much(jobs: int, events: int, snapshot: Snapshot) -> bool:
-    expected_bytes = merged_bytes(snapshot.sizing, events)
-    return jobs > snapshot.limits.jobs_per_work_unit or expected_bytes > snapshot.request.merge_target_bytes
 
 
 def _families(jobs: Sequence[Job]) -> list[list[Job]]:

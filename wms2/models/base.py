@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 LARGEST_INTEGER = 2**63 - 1
 # One less, because PostgreSQL keeps the end of a range exclusive and that end must fit 64 bits as well.
 LARGEST_EVENT = LARGEST_INTEGER - 1
+LARGEST_LUMI = 2**32 - 1
 
 
 class Model(BaseModel):
@@ -20,7 +21,7 @@ Flag = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
 PositiveCount = Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)]
 EventNumber = Annotated[int, Field(strict=True, ge=1, le=LARGEST_EVENT)]
-RunNumber = Annotated[int, Field(strict=True, ge=1, le=2**32 - 1)]
+RunNumber = Annotated[int, Field(strict=True, ge=1, le=LARGEST_LUMI)]
 LumiNumber = RunNumber
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, le=1e12, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]

@@ -15,6 +15,8 @@ from wms2.models.reqmgr2_steps import Step, last_kept
 from wms2.models.request_draft import Draft
 from wms2.patterns import ERA, OUTPUT_DATASET, PRIMARY_DATASET, PROCESSING_STRING, TIER
 
+_UNKNOWN_DATASET = "/UNKNOWN/UNKNOWN/UNKNOWN"
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -72,10 +74,13 @@ def dataset_read(step: Step, made: Sequence[Made], draft: Draft) -> Any:
     ]
     if len(fitting) == 1:
         return fitting[0].output["dataset"]
+    # Who makes which dataset, or which task is read, is then unknown: that was told, and all else follows from it.
+    if {mistake.field for mistake in draft.mistakes} & {"OutputDatasets", step.here("InputTask")}:
+        return _UNKNOWN_DATASET
     modules = ", ".join(f"{one.module} ({one.output['dataset']})" for one in offered) or "none is kept"
     problem = f"expected the module of one dataset of {step.source}: {modules}; found {found(module)}"
     draft.mistakes.append(Mistake(step.here("InputFromOutputModule"), problem))
-    return "/UNKNOWN/UNKNOWN/UNKNOWN"
+    return _UNKNOWN_DATASET
 
 
 def listed_outputs(top: Mapping[str, Any]) -> list[Any]:

@@ -5,6 +5,7 @@ rule applies as soon as the fields it looks at are sound. Rules name no other fi
 know it under its CamelCase name.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
@@ -13,10 +14,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from wms2.models.base import LARGEST_EVENT, Count, Flag, PositiveCount
+from wms2.models.base import LARGEST_EVENT, LARGEST_LUMI, Count, Flag, PositiveCount
 from wms2.models.mistakes import Mistake, found, mistakes_of, validation_error
 from wms2.models.pileup import pileup_of
 from wms2.models.policy import ties
+from wms2.models.splitting import EventBased, generated_lumis
 from wms2.patterns import CmsswVersion, Dataset, GlobalTag, ScramArch
 
 Found = Iterator[Mistake]
@@ -105,6 +107,20 @@ def _event_numbers_fit_64_bits(total_events: int | None, filter_efficiency: floa
         yield Mistake(
             "total_events", f"expected event numbers of 64 bits even before the filter, found {total_events}"
         )
+
+
+@_rules.over("total_events", "filter_efficiency", "first_lumi", "splitting_algo", "splitting_params")
+def _lumi_numbers_fit_32_bits(
+    total_events: int | None, filter_efficiency: float, first_lumi: int, algo: str, params: Mapping[str, Any]
+) -> Found:
+    if total_events is None or algo != "EventBased":
+        return
+    sizes = EventBased.model_validate(params)
+    generated = math.ceil(min(total_events / filter_efficiency, LARGEST_EVENT))
+    lumis = generated_lumis(generated, sizes.events_per_job, sizes.events_per_lumi)
+    if first_lumi - 1 + lumis > LARGEST_LUMI:
+        problem = f"expected lumi numbers of 32 bits, found {first_lumi - 1 + lumis} before the filter"
+        yield Mistake("total_events", problem)
 
 
 @_rules.over("input_dataset", "first_event", "first_lumi")

@@ -34,6 +34,12 @@ class EventBased(Model):
     )
 
 
+def generated_lumis(events: int, per_job: int, per_lumi: int) -> int:
+    """How many lumi sections a simulation has: a job begins a new one."""
+    jobs, rest = divmod(events, per_job)
+    return jobs * -(-per_job // per_lumi) + -(-rest // per_lumi)
+
+
 class LumiBased(Model):
     lumis_per_job: PositiveCount = Field(8, description="lumi sections a job")
     halt_at_file_boundaries: Flag = Field(False, description="a job never crosses into the next file")

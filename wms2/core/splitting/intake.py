@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -45,6 +45,8 @@ class Intake:
     selection: Selection
     groups: list[tuple[Sites, list[InputFile]]]
     spanning: Spanning
+    family_of: Mapping[str, int]
+    """Which files share lumi sections, directly or through others: those with the same number, by name."""
     left_out: tuple[LeftOut, ...]
 
 
@@ -68,7 +70,8 @@ def take_in(snapshot: Snapshot, whole_lumis: bool) -> Intake:
             somewhere = set(snapshot.sites).intersection(file.locations)
             left_out[NO_COMMON_SITE if somewhere else NO_SITE].append(file)
     told = tuple(LeftOut(why, unread) for why, unread in sorted(left_out.items()))
-    return Intake(selection, sorted(groups.items()), spanning, told)
+    family_of = {files[k].lfn: number for number, family in enumerate(spanning.families) for k in family}
+    return Intake(selection, sorted(groups.items()), spanning, family_of, told)
 
 
 def _why_left_out(file: InputFile, selection: Selection, whole_lumis: bool) -> str | None:
