@@ -413,6 +413,50 @@ async def test_what_somebody_changed_in_reqmgr2_is_reported_once_and_left_so(
     assert await hands.status_in_reqmgr2(name) == "aborted"
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_an_end_that_reqmgr2_refuses_is_told_people_once_and_reqmgr2_until_it_takes_it(
+    hands: Hands, method: str
+) -> None:
+    name = make(hands.url, rereco())
+    await hands.look()
+    await hands.report()
+    hands.become(name, COMPLETED)
+    make_trouble(hands.url, "status", method=method, path=f".*data/request.*{name}.*", status=403, times=50)
+    for _ in range(2):
+        (problem,) = await hands.report()
+        assert f"{name} is completed here and ReqMgr2 does not take that" in problem
+    assert len(hands.notices()) == 1
+    with transaction(hands.engine) as session:
+        record = find_import(session, name)
+        assert record is not None
+        assert (record.reported, record.report_problem) == ("acquired", problem)
+    control(hands.url, "DELETE", "trouble")
+    assert await hands.report() == [f"{name} is completed"]
+    assert await hands.status_in_reqmgr2(name) == "completed"
+    assert await hands.report() == []
+
+
+async def test_a_request_that_reqmgr2_does_not_show_keeps_no_other_from_being_told(hands: Hands) -> None:
+    refused = make(hands.url, rereco())
+    other = make(hands.url, rereco(RequestName="other"))
+    await hands.look()
+    make_trouble(hands.url, "status", method="GET", path=f".*{refused}.*", status=403, times=50)
+    problem, told = sorted(await hands.report(), key=len, reverse=True)
+    assert problem.startswith(f"{refused} is acquired here")
+    assert told == f"{other} is acquired"
+
+
+async def test_reqmgr2_is_known_to_have_what_it_has(hands: Hands) -> None:
+    name = make(hands.url, rereco())
+    await hands.look()
+    put(hands.url, f"reqmgr2/data/request/{name}", json={"RequestStatus": "aborted"})
+    await hands.report()
+    with transaction(hands.engine) as session:
+        record = find_import(session, name)
+    assert record is not None
+    assert record.reported == "aborted"
+
+
 async def test_a_reqmgr2_that_is_away_is_told_later_and_a_call_that_was_cut_off_is_made_again(
     hands: Hands,
 ) -> None:
