@@ -43,6 +43,7 @@ from wms2.activities.reconciliation import ReconciliationActivities
 from wms2.activities.records import RecordActivities
 from wms2.activities.reports import ReportActivities
 from wms2.activities.rounds import RoundActivities
+from wms2.activities.silences import SilenceActivities
 from wms2.activities.sites import SiteActivities
 from wms2.activities.sweeping import Sweeper
 from wms2.activities.time_limits import TimeLimitActivities
@@ -166,6 +167,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
             *defined_activities(ReconciliationActivities(engine, client)),
             *defined_activities(ChainActivities(engine, client)),
             *defined_activities(hosts),
+            *defined_activities(SilenceActivities(engine)),
             *defined_activities(endings),
             # A round whose submit host is lost is closed by whoever there is.
             *defined_activities(closing),

@@ -6,16 +6,21 @@ from datetime import timedelta
 
 import pytest
 from temporalio import activity, workflow
+from temporalio.client import WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tests.patience import PATIENCE_SEC
 from tests.workflows.life import HOST
+from wms2.errors import Unauthorised
+from wms2.models.imports import Imported, Reported
+from wms2.models.messages import InVain
 from wms2.models.reconciliation import Reconciled
-from wms2.temporal.queues import WORKFLOWS
+from wms2.temporal.queues import SERVICES, WORKFLOWS
 from wms2.temporal.retries import OUTPUT, RECORD, TIDYING, Preset
 from wms2.worker import SERVICE_SLOTS, Hands, build_workers, defined_activities, workflow_runner
 from wms2.workflows.reconciliation import ReconciliationWorkflow
+from wms2.workflows.reqmgr2 import ReqMgr2Workflow
 
 TEST = "test"
 begun: list[str] = []
@@ -104,3 +109,52 @@ async def test_reconciliation_does_not_wait_for_a_service_that_nobody_gets_throu
             ReconciliationWorkflow.run, id="reconciliation", task_queue=WORKFLOWS
         )
     assert found == Reconciled(living=7)
+
+
+class Refusing:
+    """A ReqMgr2 that lets nobody in, or only those who tell it something."""
+
+    def __init__(self, refused: set[str]) -> None:
+        self.refused = refused
+        self.vain: list[InVain] = []
+
+    def answer(self, asked: str) -> None:
+        if asked in self.refused:
+            raise Unauthorised("ReqMgr2 refused GET with 403")
+
+    @activity.defn
+    async def import_assigned(self) -> Imported:
+        self.answer("import_assigned")
+        return Imported()
+
+    @activity.defn
+    async def report_statuses(self) -> Reported:
+        self.answer("report_statuses")
+        return Reported()
+
+    @activity.defn
+    async def asked_in_vain(self, vain: InVain) -> str:
+        self.vain.append(vain)
+        return ""
+
+
+@pytest.mark.parametrize(
+    "refused", [{"import_assigned"}, {"report_statuses"}, {"import_assigned", "report_statuses"}]
+)
+async def test_what_reqmgr2_is_asked_in_vain_is_noted(env: WorkflowEnvironment, refused: set[str]) -> None:
+    reqmgr2 = Refusing(refused)
+    client = env.client
+    async with (
+        Worker(
+            client,
+            task_queue=WORKFLOWS,
+            workflows=[ReqMgr2Workflow],
+            activities=[reqmgr2.asked_in_vain],
+            workflow_runner=workflow_runner(),
+        ),
+        Worker(client, task_queue=SERVICES, activities=[reqmgr2.import_assigned, reqmgr2.report_statuses]),
+    ):
+        with pytest.raises(WorkflowFailureError):
+            await client.execute_workflow(ReqMgr2Workflow.run, id="reqmgr2", task_queue=WORKFLOWS)
+    assert {(vain.service, vain.asked) for vain in reqmgr2.vain} == {("ReqMgr2", asked) for asked in refused}
+    assert "refused GET with 403" in reqmgr2.vain[0].problem

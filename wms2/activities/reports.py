@@ -10,6 +10,7 @@ from wms2.activities.database import DatabaseActivities
 from wms2.adapters.reqmgr2 import ReqMgr2
 from wms2.core.reporting import wanted, way
 from wms2.db.imports import record_report, unfinished_imports
+from wms2.db.silences import end_silence
 from wms2.errors import Refused, Unavailable
 from wms2.models.imports import Report, Reported, Standing
 
@@ -45,6 +46,7 @@ class ReportActivities(DatabaseActivities):
                 told.append(f"{standing.name} is {to}")
         if troubles:
             raise troubles[0]
+        await self.record(end_silence, "report_statuses")
         return Reported(told=tuple(told), problems=tuple(problems))
 
     async def _tell(self, standing: Standing, to: str) -> Report:

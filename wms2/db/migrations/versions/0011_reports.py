@@ -1,4 +1,4 @@
-"""What ReqMgr2 has, apart from what it need not be told again."""
+"""What ReqMgr2 has, apart from what it need not be told again; and services that do not answer."""
 
 from alembic import op
 
@@ -12,8 +12,11 @@ UPGRADE = (
     "UPDATE imports SET settled = reported WHERE report_problem = ''",
     # They were written down as told, and were not.
     "UPDATE imports SET reported = '' WHERE report_problem <> ''",
+    "CREATE TABLE silences (asked VARCHAR(100) NOT NULL, "
+    "since TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL, CONSTRAINT silences_pkey PRIMARY KEY (asked))",
 )
 DOWNGRADE = (
+    "DROP TABLE silences",
     "UPDATE imports SET reported = settled",
     "ALTER TABLE imports DROP COLUMN settled",
 )
