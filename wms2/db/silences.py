@@ -1,4 +1,4 @@
-"""Since when a service that keeps no record of its own answers here lets WMS2 ask in vain."""
+"""Since when a service is asked in vain. What CRIC said says that by itself: see `sites`."""
 
 from __future__ import annotations
 
