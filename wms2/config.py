@@ -220,10 +220,10 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> frozenset[str]:
         """What no log may show: the settings that are never shown themselves, and the passwords in their URLs."""
-        hidden = (
-            getattr(self, name) for name, field in type(self).model_fields.items() if field.repr is False
-        )
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        hidden = (found[name] for name, field in type(self).model_fields.items() if field.repr is False)
         values = {value for value in hidden if isinstance(value, str)}
+        values |= {value.get_secret_value() for value in found.values() if isinstance(value, SecretStr)}
         passwords = {urlsplit(value).password or "" for value in values if "://" in value}
         return frozenset(values | passwords | {unquote(password) for password in passwords}) - {""}
 

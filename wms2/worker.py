@@ -43,6 +43,7 @@ from wms2.activities.reconciliation import ReconciliationActivities
 from wms2.activities.records import RecordActivities
 from wms2.activities.reports import ReportActivities
 from wms2.activities.rounds import RoundActivities
+from wms2.activities.silences import SilenceActivities
 from wms2.activities.sites import SiteActivities
 from wms2.activities.sweeping import Sweeper
 from wms2.activities.time_limits import TimeLimitActivities
@@ -66,7 +67,7 @@ from wms2.temporal.client import connect
 from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.logs import LogContext
-from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
+from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, watch_queue
 from wms2.temporal.runtime import sdk_runtime
 from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.chains import ChainWorkflow
@@ -85,6 +86,8 @@ GRACE = timedelta(seconds=10)
 HEARTBEAT_THROTTLE = timedelta(seconds=5)
 """How late a follower may learn that it is to stop."""
 CONNECT_AGAIN_SEC = 2.0
+SERVICE_SLOTS = 100
+"""How many activities may wait for outside services at once."""
 THREADS = 15
 """As many as the database pool has connections; calls that block wait for one of them."""
 WORKFLOW_TYPES = (
@@ -119,6 +122,7 @@ Activity = Callable[..., Any]
 class Hands:
     """The activities, by the queue that they serve."""
 
+    records: Sequence[Activity]
     services: Sequence[Activity]
     host: Sequence[Activity]
     watch: Sequence[Activity]
@@ -153,25 +157,28 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
     between_runs = timedelta(minutes=settings.notify_every_min)
     notices = NoticeActivities(engine, messenger, settings.notify_tries, between_runs)
     return Hands(
-        services=[
+        records=[
             *defined_activities(RecordActivities(engine)),
             *defined_activities(
                 TimeLimitActivities(TimeLimits(limits=limits_with(settings.time_limits_hours)))
             ),
             *defined_activities(AdmissionActivities(client)),
-            *defined_activities(outputs),
-            *defined_activities(InputActivities(engine, rucio, settings.prefetch_stuck_hours)),
-            *defined_activities(UndoActivities(engine, dbs, rucio)),
             *defined_activities(CleanupActivities(engine, client)),
             *defined_activities(ReconciliationActivities(engine, client)),
             *defined_activities(ChainActivities(engine, client)),
-            *defined_activities(SiteActivities(engine, connect_cric(settings), condor)),
             *defined_activities(hosts),
-            *(reqmgr2_activities(settings, engine, client) if settings.has_reqmgr2 else ()),
+            *defined_activities(SilenceActivities(engine)),
             *defined_activities(endings),
             # A round whose submit host is lost is closed by whoever there is.
             *defined_activities(closing),
             *defined_activities(notices),
+        ],
+        services=[
+            *defined_activities(outputs),
+            *defined_activities(InputActivities(engine, rucio, settings.prefetch_stuck_hours)),
+            *defined_activities(UndoActivities(engine, dbs, rucio)),
+            *defined_activities(SiteActivities(engine, connect_cric(settings), condor)),
+            *(reqmgr2_activities(settings, engine, client) if settings.has_reqmgr2 else ()),
         ],
         host=[*chain.from_iterable(map(defined_activities, rounds)), *dags],
         watch=dags,
@@ -268,9 +275,18 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
             client,
             task_queue=WORKFLOWS,
             workflows=WORKFLOW_TYPES,
-            activities=hands.services,
+            # Of services too: what a release without their queue has scheduled here is done here.
+            activities=[*hands.records, *hands.services],
             interceptors=[LogContext(), Heartbeats(), Delays()],
             workflow_runner=workflow_runner(),
+            **shared,
+        ),
+        Worker(
+            client,
+            task_queue=SERVICES,
+            activities=hands.services,
+            max_concurrent_activities=SERVICE_SLOTS,
+            interceptors=[LogContext(), Heartbeats(), Delays()],
             **shared,
         ),
         Worker(

@@ -22,6 +22,7 @@ from wms2.activities.chains import ChainActivities
 from wms2.activities.imports import ImportActivities
 from wms2.activities.reconciliation import ReconciliationActivities
 from wms2.activities.reports import ReportActivities
+from wms2.activities.silences import SilenceActivities
 from wms2.adapters.reqmgr2 import ReqMgr2
 from wms2.config import Settings
 from wms2.db.chains import chain_links, waiting_requests
@@ -34,6 +35,7 @@ from wms2.errors import Unavailable, UserError
 from wms2.models.audit import Action
 from wms2.models.contacts import Contacts
 from wms2.models.imports import Imported
+from wms2.models.messages import InVain
 from wms2.models.parameter_set import pset_files
 from wms2.models.request import RequestRecord, RequestStatus
 from wms2.temporal.bootstrap import bootstrap
@@ -87,9 +89,9 @@ class Hands:
     def __init__(self, engine: Engine, client: Client, url: str) -> None:
         self.engine, self.client, self.url = engine, client, url
         self.reqmgr2 = ReqMgr2(f"{url}/reqmgr2", config_url=f"{url}/couchdb/reqmgr_config_cache")
-        told = telling(engine, Contacts(operators=("operators@example.org",)))
-        self.imports = ImportActivities(told, client, self.reqmgr2, by_itself=True)
-        self.reports = ReportActivities(told, self.reqmgr2)
+        self.told = telling(engine, Contacts(operators=("operators@example.org",)))
+        self.imports = ImportActivities(self.told, client, self.reqmgr2, by_itself=True)
+        self.reports = ReportActivities(self.told, self.reqmgr2)
         self.chains = ChainActivities(engine, client)
 
     async def look(self) -> Imported:
@@ -413,6 +415,50 @@ async def test_what_somebody_changed_in_reqmgr2_is_reported_once_and_left_so(
     assert await hands.status_in_reqmgr2(name) == "aborted"
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_an_end_that_reqmgr2_refuses_is_told_people_once_and_reqmgr2_until_it_takes_it(
+    hands: Hands, method: str
+) -> None:
+    name = make(hands.url, rereco())
+    await hands.look()
+    await hands.report()
+    hands.become(name, COMPLETED)
+    make_trouble(hands.url, "status", method=method, path=f".*data/request.*{name}.*", status=403, times=50)
+    for _ in range(2):
+        (problem,) = await hands.report()
+        assert f"{name} is completed here and ReqMgr2 does not take that" in problem
+    assert len(hands.notices()) == 1
+    with transaction(hands.engine) as session:
+        record = find_import(session, name)
+        assert record is not None
+        assert (record.reported, record.report_problem) == ("acquired", problem)
+    control(hands.url, "DELETE", "trouble")
+    assert await hands.report() == [f"{name} is completed"]
+    assert await hands.status_in_reqmgr2(name) == "completed"
+    assert await hands.report() == []
+
+
+async def test_a_request_that_reqmgr2_does_not_show_keeps_no_other_from_being_told(hands: Hands) -> None:
+    refused = make(hands.url, rereco())
+    other = make(hands.url, rereco(RequestName="other"))
+    await hands.look()
+    make_trouble(hands.url, "status", method="GET", path=f".*{refused}.*", status=403, times=50)
+    problem, told = sorted(await hands.report(), key=len, reverse=True)
+    assert problem.startswith(f"{refused} is acquired here")
+    assert told == f"{other} is acquired"
+
+
+async def test_reqmgr2_is_known_to_have_what_it_has(hands: Hands) -> None:
+    name = make(hands.url, rereco())
+    await hands.look()
+    put(hands.url, f"reqmgr2/data/request/{name}", json={"RequestStatus": "aborted"})
+    await hands.report()
+    with transaction(hands.engine) as session:
+        record = find_import(session, name)
+    assert record is not None
+    assert record.reported == "aborted"
+
+
 async def test_a_reqmgr2_that_is_away_is_told_later_and_a_call_that_was_cut_off_is_made_again(
     hands: Hands,
 ) -> None:
@@ -424,6 +470,27 @@ async def test_a_reqmgr2_that_is_away_is_told_later_and_a_call_that_was_cut_off_
     control(hands.url, "DELETE", "trouble")
     assert await hands.report() == [f"{name} is acquired"]
     assert await hands.status_in_reqmgr2(name) == "acquired"
+
+
+# When it does not answer
+
+
+@pytest.mark.parametrize("asked", ["import_assigned", "report_statuses"])
+async def test_operators_are_told_of_a_reqmgr2_that_has_let_wms2_ask_in_vain_for_a_day(
+    hands: Hands, asked: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    silences = SilenceActivities(hands.told)
+    vain = InVain(service="ReqMgr2", asked=asked, problem="ReqMgr2 refused GET with 403")
+    assert await silences.asked_in_vain(vain) == ""
+    with transaction(hands.engine) as session:
+        session.execute(text("UPDATE silences SET since = now() - interval '25 hours'"))
+    for _ in range(2):
+        assert "has not answered since" in await silences.asked_in_vain(vain)
+    (words,) = hands.notices()
+    assert "ReqMgr2 refused GET with 403" in words
+    assert "ALERT [silent_service] ReqMgr2" in caplog.text
+    await (hands.look() if asked == "import_assigned" else hands.report())
+    assert await silences.asked_in_vain(vain) == "", "it has answered"
 
 
 # By hand

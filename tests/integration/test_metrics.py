@@ -214,6 +214,16 @@ def served(settings: Settings) -> Iterator[str]:
             assert server.wait(PATIENCE_SEC) == 0
 
 
+def test_a_new_priority_makes_no_request_look_as_if_it_had_just_come_to_its_status(engine: Engine) -> None:
+    with transaction(engine) as session:
+        add_request(session, "waits", (RequestStatus.QUEUED, "wms2"))
+    with transaction(engine) as session:
+        before = requests.requests_by_status(session)
+        requests.record_priority(session, "waits", 7)
+    with transaction(engine) as session:
+        assert requests.requests_by_status(session) == before
+
+
 def test_all_that_the_catalogue_promises_is_served_while_admission_answers(
     settings: Settings, engine: Engine
 ) -> None:

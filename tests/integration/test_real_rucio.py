@@ -49,7 +49,7 @@ from wms2.temporal.client import connect
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.ids import output_id
 from wms2.temporal.launch import start_undo
-from wms2.temporal.queues import WORKFLOWS
+from wms2.temporal.queues import SERVICES, WORKFLOWS
 from wms2.worker import defined_activities, workflow_runner
 from wms2.workflows.output_dataset import OutputDatasetWorkflow
 from wms2.workflows.undo import UndoWorkflow
@@ -195,15 +195,19 @@ async def living(world: RealWorld, settings: Settings, name: str, **output: Any)
     outputs = OutputActivities(world.engine, world.dbs, world.rucio, LIMITS, A_DAY)
     undo = UndoActivities(world.engine, world.dbs, world.rucio)
     order = begin(world.engine, made_request(name, **output), 4)
-    worker = Worker(
+    workflows = Worker(
         client,
         task_queue=WORKFLOWS,
         workflows=[OutputDatasetWorkflow, UndoWorkflow],
-        activities=[*defined_activities(outputs), *defined_activities(undo)],
-        interceptors=[Heartbeats()],
         workflow_runner=workflow_runner(),
     )
-    async with worker:
+    services = Worker(
+        client,
+        task_queue=SERVICES,
+        activities=[*defined_activities(outputs), *defined_activities(undo)],
+        interceptors=[Heartbeats()],
+    )
+    async with workflows, services:
         workflow = await client.start_workflow(
             "OutputDatasetWorkflow",
             order,

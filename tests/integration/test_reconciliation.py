@@ -28,7 +28,7 @@ from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 from wms2.temporal.ids import ADMISSION, CHAINS, HOSTS, RECONCILIATION, REQMGR2, SITES, request_id
 from wms2.temporal.launch import start_request
-from wms2.temporal.queues import WORKFLOWS
+from wms2.temporal.queues import SERVICES, WORKFLOWS
 from wms2.worker import WORKFLOW_TYPES, defined_activities, workflow_runner
 
 
@@ -155,8 +155,11 @@ async def test_the_schedule_is_made_once_and_does_its_work(
             activities=[
                 *defined_activities(ReconciliationActivities(engine, client)),
                 *defined_activities(CleanupActivities(engine, client)),
-                *defined_activities(InputActivities(engine, rucio, stuck_hours=24)),
             ],
+        ),
+        Worker(
+            client, task_queue=SERVICES,
+            activities=defined_activities(InputActivities(engine, rucio, stuck_hours=24)),
         ),
     ):  # fmt: skip
         await schedule.trigger()

@@ -35,7 +35,7 @@ from wms2.models.site import Cores, CricSite, Site, SiteStatus, SyncedSites
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 from wms2.temporal.ids import SITES
-from wms2.temporal.queues import WORKFLOWS
+from wms2.temporal.queues import SERVICES, WORKFLOWS
 from wms2.worker import WORKFLOW_TYPES, defined_activities, workflow_runner
 
 PURDUE, DESY = "T2_US_Purdue", "T2_DE_DESY"
@@ -200,10 +200,10 @@ async def test_a_new_installation_asks_cric_at_once(stack: Settings, synced: Syn
     settings = stack.model_copy(update={"temporal_namespace": unique("sites")})
     client = await connect(settings)
     await bootstrap(client, settings)
-    async with Worker(
-        client, task_queue=WORKFLOWS, workflows=WORKFLOW_TYPES, workflow_runner=workflow_runner(),
-        activities=defined_activities(synced.activities),
-    ):  # fmt: skip
+    async with (
+        Worker(client, task_queue=WORKFLOWS, workflows=WORKFLOW_TYPES, workflow_runner=workflow_runner()),
+        Worker(client, task_queue=SERVICES, activities=defined_activities(synced.activities)),
+    ):
         async with asyncio.timeout(PATIENCE_SEC):
             while not (actions := (await client.get_schedule_handle(SITES).describe()).info.recent_actions):
                 await asyncio.sleep(0.1)

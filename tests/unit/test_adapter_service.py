@@ -4,7 +4,10 @@ import asyncio
 import json
 import logging
 import threading
+import time
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -13,11 +16,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from tests.wire import Call, Reply, Script, made_certificates, secure, wire
+from tests.patience import PATIENCE_SEC
+from tests.wire import Call, Line, Reply, Script, made_certificates, secure, wire
 from wms2.adapters.credentials import Certificate, Password, TokenFile
 from wms2.adapters.limits import RateLimit
 from wms2.adapters.rucio import Rucio
 from wms2.adapters.service import LARGEST_ANSWER, Service, TimeLimits
+from wms2.adapters.silence import Silence
 from wms2.errors import (
     AlreadyThere,
     BrokenRequest,
@@ -81,6 +86,62 @@ async def test_a_server_that_is_silent_is_not_waited_for(times: TimeLimits) -> N
             with pytest.raises(Unavailable, match="does not answer x"):
                 await echo.call("GET", "x")
             released.set()
+
+
+@contextmanager
+def silent_wire() -> Iterator[Line]:
+    released = threading.Event()
+
+    def script(_: Call) -> Reply:
+        released.wait(PATIENCE_SEC)
+        return Reply()
+
+    with wire(script) as line:
+        try:
+            yield line
+        finally:
+            released.set()
+
+
+async def test_whoever_waits_for_a_turn_behind_a_silent_service_does_not_wait_for_longer_than_a_call() -> (
+    None
+):
+    times = TimeLimits(call=0.2, rest=0)
+    limit = RateLimit(1000, at_once=1)
+    with silent_wire() as line:
+        async with Echo(line.url, times=times, limit=limit) as echo, limit.turn():
+            for waiting in (echo.call("GET", "x"), listed(echo, "GET", "x")):
+                with pytest.raises(Unavailable, match=r"longer than 0\.2 s"):
+                    await asyncio.wait_for(waiting, PATIENCE_SEC)
+    assert line.calls == []
+
+
+async def test_a_service_that_let_somebody_wait_in_vain_is_left_alone_for_a_while() -> None:
+    with silent_wire() as line:
+        async with Echo(line.url, times=TimeLimits(silence=0.2, rest=3600)) as echo:
+            with pytest.raises(Unavailable, match="does not answer x"):
+                await echo.call("GET", "x")
+            for call in (echo.call("GET", "y"), listed(echo, "GET", "y")):
+                with pytest.raises(Unavailable, match="let others wait in vain") as error:
+                    await call
+                assert error.value.retry_after == pytest.approx(3600, abs=PATIENCE_SEC)
+    assert [call.path for call in line.calls] == ["/x"]
+
+
+async def test_a_service_that_was_left_alone_is_asked_again_afterwards() -> None:
+    with silent_wire() as line:
+        async with Echo(line.url, times=TimeLimits(silence=0.2, rest=0)) as echo:
+            for _ in range(2):
+                with pytest.raises(Unavailable, match="does not answer x"):
+                    await echo.call("GET", "x")
+    assert len(line.calls) == 2
+
+
+def test_a_service_that_answers_others_meanwhile_is_not_silent() -> None:
+    silence, since = Silence(rest_sec=3600), time.monotonic()
+    silence.heard()
+    silence.waited_in_vain(since)
+    assert silence.left_sec() == 0
 
 
 async def test_a_list_may_take_longer_than_a_call_as_long_as_rows_come() -> None:

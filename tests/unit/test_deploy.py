@@ -90,6 +90,11 @@ def test_every_alert_says_what_it_is_and_where_its_runbook_is(rule: dict[str, An
     assert rule["alert"] in headings
 
 
+def test_a_queue_that_a_drain_stops_alarms_nobody() -> None:
+    (rule,) = (rule for rule in ALERTS if rule["alert"] == "WMS2QueueDoesNotMove")
+    assert rule["expr"].endswith(" unless wms2_admission_draining == 1")
+
+
 def test_every_runbook_belongs_to_an_alert() -> None:
     text = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
     assert re.findall(r"^#+ (WMS2\w+)$", text, re.MULTILINE) == [rule["alert"] for rule in ALERTS]

@@ -104,8 +104,9 @@ def test_no_secret_that_an_error_quotes_is_ever_shown(
     monkeypatch.setenv("WMS2_DATABASE_URL", "postgresql://wms2:pass%40word@db.example/wms2")
     monkeypatch.setenv("WMS2_RUCIO_PASSWORD", 'quoted"secret')
     monkeypatch.setenv("WMS2_SMTP_PASSWORD", "smtp-secret")
+    monkeypatch.setenv("WMS2_TEMPORAL_API_KEY", "temporal-secret")
     settings = Settings()
-    secrets = ("pass%40word", "pass@word", 'quoted"secret', "smtp-secret")
+    secrets = ("pass%40word", "pass@word", 'quoted"secret', "smtp-secret", "temporal-secret")
     try:
         raise ValueError(" ".join(secrets))
     except ValueError:

@@ -54,7 +54,7 @@ from wms2.models.sizing import KnownSizing
 from wms2.models.undo import UndoOrder
 from wms2.temporal.attributes import INTEGERS, KEYWORDS
 from wms2.temporal.ids import request_id
-from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
+from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, watch_queue
 from wms2.worker import workflow_runner
 from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.request import RequestWorkflow
@@ -348,8 +348,12 @@ class World:
             self.judge_sites, self.close_round,
             self.record_priority, self.rank_round, self.prepare_rescue, self.apply_changes, self.drop_work,
             self.write_invalidation, self.supersede, self.start_clone, self.review_dag, self.apply_rules,
-            self.supersede_outputs, self.fetch_input, self.release_input, self.time_limits, self.look_for_dag,
+            self.supersede_outputs, self.time_limits, self.look_for_dag,
         ]  # fmt: skip
+
+    def services(self) -> list[Callable[..., Awaitable[Any]]]:
+        """Those that call outside services."""
+        return [self.fetch_input, self.release_input]
 
 
 class Life:
@@ -453,6 +457,9 @@ async def living(
     queues += [(host_queue(HOST), [])] if served else []
     queues += [(watch_queue(HOST), [])] if watched else []
     async with AsyncExitStack() as workers:
+        await workers.enter_async_context(
+            Worker(env.client, task_queue=SERVICES, activities=life.world.services())
+        )
         for queue, flows in queues:
             await workers.enter_async_context(
                 Worker(

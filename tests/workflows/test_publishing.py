@@ -18,7 +18,7 @@ from wms2.models.output_steps import OutputStuck
 from wms2.models.request import RequestStatus
 from wms2.models.undo import Undone, UndoOrder
 from wms2.temporal.ids import output_id, undo_id
-from wms2.temporal.queues import WORKFLOWS
+from wms2.temporal.queues import SERVICES, WORKFLOWS
 from wms2.workflows.undo import UndoWorkflow
 
 STUCK = OutputStuck(dataset=DATASET, problem="Rucio has no room")
@@ -99,8 +99,10 @@ class Undoing:
         self.alerts.append(alert)
 
     async def run(self, client: Client) -> Undone:
-        activities = [self.undo_outputs, self.raise_alert]
-        async with Worker(client, task_queue=WORKFLOWS, workflows=[UndoWorkflow], activities=activities):
+        async with (
+            Worker(client, task_queue=WORKFLOWS, workflows=[UndoWorkflow], activities=[self.raise_alert]),
+            Worker(client, task_queue=SERVICES, activities=[self.undo_outputs]),
+        ):
             handle = await client.start_workflow(
                 UndoWorkflow.run, UNDO, id=undo_id(UNDO.request, None), task_queue=WORKFLOWS
             )

@@ -20,6 +20,7 @@ from wms2.core.reporting import IMPORTABLE
 from wms2.db.chains import waiting_requests
 from wms2.db.imports import find_import, record_import, record_refusal
 from wms2.db.requests import request_record
+from wms2.db.silences import end_silence
 from wms2.errors import NotFound, Refused, Unavailable, UserError
 from wms2.models.chain import LinkedRequest
 from wms2.models.imports import Imported, ImportRecord, document_digest, linked_requests
@@ -110,6 +111,7 @@ class ImportActivities(DatabaseActivities):
                     troubles.append(error)
         if troubles:
             raise troubles[0]
+        await self.record(end_silence, "import_assigned")
         return Imported(taken=tuple(taken), refused=tuple(refused))
 
     async def take_on(self, document: Document) -> ImportRecord:

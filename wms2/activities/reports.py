@@ -10,8 +10,9 @@ from wms2.activities.database import DatabaseActivities
 from wms2.adapters.reqmgr2 import ReqMgr2
 from wms2.core.reporting import wanted, way
 from wms2.db.imports import record_report, unfinished_imports
+from wms2.db.silences import end_silence
 from wms2.errors import Refused, Unavailable
-from wms2.models.imports import Reported, Standing
+from wms2.models.imports import Report, Reported, Standing
 
 
 class ReportActivities(DatabaseActivities):
@@ -23,42 +24,48 @@ class ReportActivities(DatabaseActivities):
     async def report_statuses(self) -> Reported:
         """Bring ReqMgr2 up to date with the record, step by step along its transitions.
 
-        Where people changed a request there so that no way leads on, the operators are told, once.
+        Where people changed a request there so that no way leads on, the operators are told, once. So they are of what
+        ReqMgr2 refuses, and that is tried again.
         """
         told, problems, troubles = [], [], []
         for standing in await self.record(unfinished_imports):
             to = wanted(standing.members)
-            if to == standing.reported:
+            if to == standing.settled:
                 continue
             activity.heartbeat(standing.name)
             try:
-                problem = await self._move(standing, to)
+                report = await self._tell(standing, to)
             except Unavailable as error:
                 troubles.append(error)
                 continue
-            if await self.record(record_report, standing.name, to, problem):
-                sound("reqmgr2", standing.name, problem)
-            if problem:
-                problems.append(problem)
+            if await self.record(record_report, standing.name, report):
+                sound("reqmgr2", standing.name, report.problem)
+            if report.problem:
+                problems.append(report.problem)
             else:
                 told.append(f"{standing.name} is {to}")
         if troubles:
             raise troubles[0]
+        await self.record(end_silence, "report_statuses")
         return Reported(told=tuple(told), problems=tuple(problems))
 
-    async def _move(self, standing: Standing, to: str) -> str:
-        """Why it cannot be moved there; empty when it is there."""
-        name = standing.name
-        document = await self._reqmgr2.request(name)
-        if document is None:
-            return f"{name} is {to} here and no longer in ReqMgr2"
-        now = str(document.get("RequestStatus"))
-        steps = way(now, to)
-        if steps is None:
-            return f"{name} is {to} here and {now} in ReqMgr2, where somebody changed it: settle which holds"
+    async def _tell(self, standing: Standing, to: str) -> Report:
+        found = standing.reported
         try:
-            for step in steps:
-                await self._reqmgr2.set_status(name, step)
+            document = await self._reqmgr2.request(standing.name)
+            found = str(document.get("RequestStatus")) if document else ""
+            steps = way(found, to)
+            for step in steps or ():
+                await self._reqmgr2.set_status(standing.name, step)
+                found = step
         except Refused as error:
-            return f"{name} is {to} here and ReqMgr2 does not take that: {error}"
-        return ""
+            problem = f"{standing.name} is {to} here and ReqMgr2 does not take that: {error}"
+            return Report(wanted=to, found=found, problem=problem, refused=True)
+        problem = _contradiction(standing.name, to, found) if steps is None else ""
+        return Report(wanted=to, found=found, problem=problem)
+
+
+def _contradiction(name: str, here: str, there: str) -> str:
+    if not there:
+        return f"{name} is {here} here and no longer in ReqMgr2"
+    return f"{name} is {here} here and {there} in ReqMgr2, where somebody changed it: settle which holds"

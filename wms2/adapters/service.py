@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from wms2.adapters.credentials import Certificate, ClientContext, TokenFile, TokenReader
 from wms2.adapters.limits import RateLimit
 from wms2.adapters.rows import BrokenAnswer, streamed_rows, whole_rows
+from wms2.adapters.silence import Silence
 from wms2.errors import BrokenRequest, NotFound, Refused, Unauthorised, Unavailable, UserError
 
 # At DEBUG it writes down the headers of answers, and Rucio's tokens are among them.
@@ -56,7 +57,9 @@ class TimeLimits:
     connect: float = 10
     silence: float = 120
     call: float = 600
-    """A whole call, from its first byte to the last one of its answer; not for lists."""
+    """A whole call, from the wait for its turn to the last byte of its answer; of a list the wait alone."""
+    rest: float = 30
+    """For how long a service is left alone that let somebody wait in vain."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class Service:
         self._credentials = credentials
         self._limit = limit or RateLimit(PER_SEC, AT_ONCE)
         self._times = times or TimeLimits()
+        self._silence = Silence(self._times.rest)
         self._login: Login = BearerLogin(credentials) if isinstance(credentials, TokenFile) else NoLogin()
         certificate = credentials if isinstance(credentials, Certificate) else None
         self._context = ClientContext(self._url, certificate)
@@ -166,8 +170,8 @@ class Service:
         """The answer to a call that was granted. `parts` are those of httpx: params, json, headers."""
         with self._told(path):
             async with (
-                self._limit.turn(),
                 asyncio.timeout(self._times.call),
+                self._limit.turn(),
                 self._answer(method, path, **parts) as answer,
             ):
                 return await _read(answer)
@@ -187,21 +191,26 @@ class Service:
     ) -> AsyncGenerator[list[Row], None]:
         """The rows of a long list, some at a time; never all of them are in memory. All come, or it raises."""
         with self._told(path):
-            async with self._limit.turn(), self._answer(method, path, **parts) as answer:
-                async for rows in streamed_rows(answer, kind):
-                    yield rows
+            async with asyncio.timeout(self._times.call) as patience, self._limit.turn():
+                patience.reschedule(None)
+                async with self._answer(method, path, **parts) as answer:
+                    async for rows in streamed_rows(answer, kind):
+                        yield rows
 
     @asynccontextmanager
     async def _answer(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, **parts: Any
     ) -> AsyncIterator[httpx.Response]:
         """An answer that has begun and is no refusal."""
+        if left := self._silence.left_sec():
+            raise Unavailable(f"{self.name} at {self._url} has just let others wait in vain", left)
         for is_last in (False, True):
             login = await self._login.headers()
             self._context.refresh()
             asked = {**(headers or {}), **login}
             call = self._client.build_request(method, f"{self._url}/{path}", headers=asked, **parts)
             answer = await self._client.send(call, stream=True)
+            self._silence.heard()
             try:
                 if not is_last and self._login_expired(answer) and self._login.renews(login):
                     continue
@@ -215,12 +224,16 @@ class Service:
     @contextmanager
     def _told(self, path: str) -> Iterator[None]:
         """Trouble on the way, in the words of `wms2.errors`. Nothing of a call is shown: it holds secrets."""
+        since = time.monotonic()
         try:
             yield
         except httpx.RequestError as error:
+            if isinstance(error, httpx.TimeoutException):
+                self._silence.waited_in_vain(since)
             why = self._shown(str(error)) or type(error).__name__
             raise Unavailable(f"{self.name} at {self._url} does not answer {path}: {why}") from None
         except TimeoutError:
+            self._silence.waited_in_vain(since)
             raise Unavailable(
                 f"{self.name} at {self._url} does not answer {path}: it took longer than {self._times.call} s"
             ) from None

@@ -26,6 +26,8 @@ LONGEST_WORDS = 500
 LONGEST_NAME = 250
 LONGEST_SUBJECT = 120
 NAMES_IN_SUBJECT = 3
+SILENCE = timedelta(days=1)
+"""After so long somebody is told of a service that does not answer."""
 LONGEST_PAUSE = timedelta(hours=6)
 """Between two tries to send a digest."""
 ALERTED, WATCHER = "alert", "wms2"
@@ -163,14 +165,16 @@ def ban_over_happening(key: str, site: str, request: str | None, reason: str) ->
     )
 
 
-def silence_happening(service: str, answered_at: datetime | None, now: datetime) -> Happening:
+def silence_happening(
+    service: str, answered_at: datetime | None, now: datetime, meanwhile: str = "what it said before holds"
+) -> Happening:
     """A service that does not answer is told of once a day."""
     since = f"since {_minute(answered_at)}" if answered_at else "yet"
     return Happening(
         key=f"silence:{service}:{now.astimezone(UTC):%Y-%m-%d}",
         reason=Reason.SILENT_SERVICE,
         about=service,
-        words=f"has not answered {since}; what it said before holds",
+        words=f"has not answered {since}; {meanwhile}",
     )
 
 

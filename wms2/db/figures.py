@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, cast, exists, func, select
-from sqlalchemy.dialects.postgresql import TIMESTAMP
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from wms2.core.measurement import comparisons
 from wms2.db.ledger import round_from
+from wms2.db.requests import status_since
 from wms2.db.tables import (
     DagRow,
     DigestRow,
@@ -105,8 +105,7 @@ def _by_status(session: Session, column: Any) -> dict[str, int]:
 
 def _statuses(session: Session) -> list[tuple[str, int, datetime | None]]:
     """The time of the last change is only looked up where it matters: the others may be many."""
-    changed_at = cast(RequestRow.status_transitions[-1]["at"].astext, TIMESTAMP(timezone=True))
-    oldest = func.min(func.coalesce(changed_at, RequestRow.created_at))
+    oldest = func.min(status_since())
     query = select(RequestRow.status, func.count(), oldest.filter(RequestRow.status.not_in(_FINAL))).group_by(
         RequestRow.status
     )

@@ -15,7 +15,7 @@ from wms2.db.requests import insert_request
 from wms2.db.tables import ImportRow, LinkRow, ParameterSetRow, RequestRow
 from wms2.errors import UserError
 from wms2.models.chain import LinkedRequest
-from wms2.models.imports import ImportRecord, Member, Standing
+from wms2.models.imports import ImportRecord, Member, Report, Standing
 from wms2.models.messages import Alert
 from wms2.models.parameter_set import ParameterSet, PsetFile
 from wms2.models.request import RequestStatus
@@ -67,29 +67,34 @@ def record_refusal(session: Session, name: str, digest: str, problem: str, alert
 
 
 def unfinished_imports(session: Session) -> list[Standing]:
-    """Those of which ReqMgr2 was not told the end, each with how its requests stand."""
+    """Those whose end ReqMgr2 does not have yet, each with how its requests stand."""
     query = select(ImportRow).where(
-        func.jsonb_array_length(ImportRow.requests) > 0, ImportRow.reported.not_in(ENDS)
+        func.jsonb_array_length(ImportRow.requests) > 0, ImportRow.settled.not_in(ENDS)
     )
     return [
         Standing(
             name=row.name,
             reported=row.reported,
+            settled=row.settled,
             members=tuple(_member(session, request) for request in row.requests),
         )
         for row in session.scalars(query.order_by(ImportRow.created_at, ImportRow.name))
     ]
 
 
-def record_report(session: Session, name: str, reported: str, problem: str = "") -> bool:
-    """Whether the problem is news; then people are told of it, once."""
+def record_report(session: Session, name: str, report: Report) -> bool:
+    """Whether the problem is news; then people are told of it, once. What was refused is told ReqMgr2 again."""
     row = _locked(session, name, "")
-    is_news = bool(problem) and row.report_problem != problem
-    row.reported, row.report_problem, row.updated_at = reported, problem, func.now()
+    is_new_problem = row.report_problem != report.problem
+    row.reported, row.report_problem = report.found, report.problem
+    if not report.refused:
+        row.settled = report.wanted
+    if session.is_modified(row):
+        row.updated_at = func.now()
     session.flush()
-    if is_news:
-        queue_alert(session, Alert(request=row.requests[0], kind="reqmgr2", message=problem))
-    return is_news
+    if is_new_problem and report.problem:
+        queue_alert(session, Alert(request=row.requests[0], kind="reqmgr2", message=report.problem))
+    return is_new_problem and bool(report.problem)
 
 
 def import_of(session: Session, request_name: str) -> str | None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, false, func, or_, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, Select, case, cast, false, func, or_, select, update
+from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 from sqlalchemy.orm import Session
 
 from wms2.core.notices import status_happening
@@ -168,11 +168,15 @@ def _asked_for(
     return asked + ([owner.owns()] if owner is not None else [])
 
 
+def status_since() -> ColumnElement[datetime]:
+    """When a request came to its status; it is changed in other ways, too."""
+    changed_at = cast(RequestRow.status_transitions[-1]["at"].astext, TIMESTAMP(timezone=True))
+    return func.coalesce(changed_at, RequestRow.created_at)
+
+
 def requests_by_status(session: Session) -> dict[RequestStatus, StatusCount]:
     """How many requests have each status, and since when the one that has had it longest."""
-    query = select(RequestRow.status, func.count(), func.min(RequestRow.updated_at)).group_by(
-        RequestRow.status
-    )
+    query = select(RequestRow.status, func.count(), func.min(status_since())).group_by(RequestRow.status)
     return {
         RequestStatus(status): StatusCount(requests=count, oldest_since=oldest)
         for status, count, oldest in session.execute(query)

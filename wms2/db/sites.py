@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.orm import Session
 
-from wms2.core.notices import silence_happening
+from wms2.core.notices import SILENCE, silence_happening
 from wms2.core.sites import output_storage, why_closed
 from wms2.db.audit import record_action
 from wms2.db.bans import banned_sites
@@ -17,9 +17,6 @@ from wms2.db.notices import queue
 from wms2.db.tables import SiteRow
 from wms2.models.audit import Action
 from wms2.models.site import Cores, CricSite, Site, SiteStatus, SyncedSites
-
-SILENCE = timedelta(days=1)
-"""What CRIC said holds while it is silent; after so long somebody is told."""
 
 
 def site_rse(session: Session, site: str) -> str | None:

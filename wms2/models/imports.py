@@ -29,7 +29,7 @@ class ImportRecord(Model):
     problem: str = ""
     """Why it cannot be taken on."""
     reported: str = ""
-    """The status that ReqMgr2 was last told, or was found in."""
+    """The status that it has in ReqMgr2, as far as WMS2 knows."""
     report_problem: str = ""
     """Why ReqMgr2 does not take it."""
     created_at: datetime
@@ -65,7 +65,20 @@ class Standing(Model):
 
     name: str
     reported: str
+    settled: str
+    """The status that ReqMgr2 need not be told again."""
     members: tuple[Member, ...]
+
+
+class Report(Model):
+    """What came of telling ReqMgr2 a status."""
+
+    wanted: str
+    found: str
+    """What it has in ReqMgr2 now; empty where it is not there."""
+    problem: str = ""
+    refused: bool = False
+    """Whether ReqMgr2 may take another time what it does not take now; any other problem is for people to settle."""
 
 
 class Reported(Model):

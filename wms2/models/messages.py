@@ -331,6 +331,15 @@ class Alert(Model):
     message: str
 
 
+class InVain(Model):
+    """A service was asked for something, again and again, and did not give it."""
+
+    service: str
+    asked: str
+    """The activity that asked."""
+    problem: str
+
+
 class TimeLimits(Model):
     """How long statuses may last, where that is not what is usual."""
 

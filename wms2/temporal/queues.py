@@ -1,11 +1,14 @@
-"""Task queues: one for workflows and services, and per submit host one for its files and one for its followers."""
+"""Task queues: one for workflows, one for outside services, and per submit host one for its files and one for its
+followers."""
 
 from __future__ import annotations
 
 from wms2.patterns import HOST_NAME
 
 WORKFLOWS = "wms2"
-"""Workflows, and activities that talk to the database and to services."""
+"""Workflows, and activities that need only our own servers: the database and Temporal."""
+SERVICES = "wms2-services"
+"""Activities that call Rucio, DBS, ReqMgr2 or CRIC. One that is silent keeps their slots, and no others."""
 
 
 def host_queue(host: str) -> str:

@@ -7,6 +7,8 @@ from typing import TypedDict
 
 from temporalio.common import RetryPolicy
 
+from wms2.temporal.queues import SERVICES
+
 FINAL = [
     "UserError",
     "Missing",
@@ -23,6 +25,7 @@ FINAL = [
 
 
 class Preset(TypedDict, total=False):
+    task_queue: str
     start_to_close_timeout: timedelta
     schedule_to_close_timeout: timedelta
     schedule_to_start_timeout: timedelta
@@ -80,6 +83,7 @@ LOOK = Preset(
 """A look at a submit host: one without an answer after ten minutes says that nobody is there."""
 
 SERVICE = Preset(
+    task_queue=SERVICES,
     start_to_close_timeout=timedelta(hours=6),
     heartbeat_timeout=NOTICED,
     retry_policy=RetryPolicy(
@@ -92,6 +96,7 @@ SERVICE = Preset(
 """Calls of outside services: tried for about an hour. Attempts are counted, not time: many calls may take long."""
 
 OUTPUT = Preset(
+    task_queue=SERVICES,
     start_to_close_timeout=timedelta(hours=6),
     heartbeat_timeout=NOTICED,
     retry_policy=RetryPolicy(
@@ -99,6 +104,9 @@ OUTPUT = Preset(
     ),
 )
 """Steps of outputs: tried for some seconds. Their workflow waits in between, longer and longer."""
+
+TIDYING: Preset = {**OUTPUT, "schedule_to_close_timeout": timedelta(minutes=10)}
+"""What a later run does as well: a service that is silent does not keep a run of the schedule from its end."""
 
 MESSAGE = Preset(
     start_to_close_timeout=timedelta(minutes=3),

@@ -80,6 +80,7 @@ class Clerk:
         preset: Preset,
         summary: str,
     ) -> Any:
+        placed: Preset = {"task_queue": queue, **preset}
         return await workflow.execute_activity(
-            name, args=words, task_queue=queue, result_type=result, summary=summary, **preset
+            name, args=words, result_type=result, summary=summary, **placed
         )

@@ -7,7 +7,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from wms2.models.reconciliation import Reconciled
-    from wms2.temporal.retries import OUTPUT, RECORD
+    from wms2.temporal.retries import RECORD, TIDYING
 
 
 @workflow.defn
@@ -32,7 +32,7 @@ class ReconciliationWorkflow:
         )
         try:
             await workflow.execute_activity(
-                "release_inputs", summary="let inputs go whose request has ended", **OUTPUT
+                "release_inputs", summary="let inputs go whose request has ended", **TIDYING
             )
         except ActivityError as error:
             workflow.logger.warning("inputs are let go by a later run: %s", error.cause)

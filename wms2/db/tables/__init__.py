@@ -9,6 +9,7 @@ from wms2.db.tables.ledger import InputFileRow, RoundRow, WorkUnitRow
 from wms2.db.tables.notices import DigestRow, NoticeRow
 from wms2.db.tables.outputs import OutputBlockRow, OutputDatasetRow, OutputFileRow
 from wms2.db.tables.requests import AuditRow, RequestRow, WorkflowRow
+from wms2.db.tables.silences import SilenceRow
 from wms2.db.tables.sites import SiteBanRow, SiteRow
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "ParameterSetRow",
     "RequestRow",
     "RoundRow",
+    "SilenceRow",
     "SiteBanRow",
     "SiteRow",
     "SubmitHostRow",

@@ -19,6 +19,7 @@ class ImportRow(Table):
     report_problem: Mapped[Words] = mapped_column(server_default=text("''"))
     created_at: Mapped[Now]
     updated_at: Mapped[Now]
+    settled: Mapped[str] = mapped_column(String(50), server_default=text("''"))
 
 
 class LinkRow(Table):
