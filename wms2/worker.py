@@ -139,7 +139,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
     planning = planning_settings(settings)
     closing = ClosingActivities(engine, planning.target_job_sec)
     rounds = (
-        PlanningActivities(condor, settings, planning),
+        PlanningActivities(engine, condor, settings, planning),
         closing,
         RoundActivities(condor),
         BanActivities(engine, ban_policy(settings)),
@@ -158,7 +158,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
             *defined_activities(
                 TimeLimitActivities(TimeLimits(limits=limits_with(settings.time_limits_hours)))
             ),
-            *defined_activities(AdmissionActivities(client)),
+            *defined_activities(AdmissionActivities(engine, client)),
             *defined_activities(outputs),
             *defined_activities(InputActivities(engine, rucio, settings.prefetch_stuck_hours)),
             *defined_activities(UndoActivities(engine, dbs, rucio)),

@@ -117,6 +117,17 @@ def forget(state: AdmissionState, gone: list[str]) -> AdmissionState:
     )
 
 
+def remember(state: AdmissionState, slots: list[Slot]) -> AdmissionState:
+    """Know of slots that were lent before. Of a request that has said something since, its own word holds."""
+    unknown = [slot for slot in slots if slot.age > _last_word(state, slot.request)]
+    return state.model_copy(
+        update={
+            "leases": {**state.leases, **{slot.request: Lease(slot=slot, told=True) for slot in unknown}},
+            "waiting": _without(state.waiting, *(slot.request for slot in unknown)),
+        }
+    )
+
+
 def know_hosts(state: AdmissionState, listed: HostList) -> AdmissionState:
     """Lend on these hosts and on no others. Slots that are lent elsewhere stay so until they are given back."""
     if state.hosts_at is not None and listed.at < state.hosts_at:
@@ -241,10 +252,15 @@ def as_markdown(state: AdmissionState) -> str:
 
 def _knows_newer(state: AdmissionState, late: SlotRequest) -> bool:
     """Whether the request has said something newer since, and has a slot or a place in line for it."""
-    if lease := state.leases.get(late.request):
-        return lease.slot.age > late.age
-    waiter = state.waiting.get(late.request)
-    return waiter is not None and waiter.asked.age > late.age
+    return _last_word(state, late.request) > late.age
+
+
+def _last_word(state: AdmissionState, request: str) -> tuple[int, int]:
+    """The age of what a request has a slot or a place in line for; less than any where it has neither."""
+    if lease := state.leases.get(request):
+        return lease.slot.age
+    waiter = state.waiting.get(request)
+    return waiter.asked.age if waiter else (-1, -1)
 
 
 def _choose_host(free: dict[str, int], cost: int, wanted: str | None) -> str | None:

@@ -346,6 +346,8 @@ class PlanOrder(Model):
     first_lumi: PositiveCount
     next: NextRound
     sizing: KnownSizing = KnownSizing()
+    idle_jobs: PositiveCount | None = None
+    """How many jobs each DAGMan of the round may keep idle, by the slot."""
 
 
 class PlannedRoundReport(Model):

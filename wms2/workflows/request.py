@@ -191,6 +191,7 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
             first_lumi=self.state.next_lumi,
             next=self.next.model_copy(update={"priority": self.priority}),
             sizing=self.state.known_sizing,
+            idle_jobs=self.state.slot_idle_jobs,
         )
         planned = await self.call(
             "plan_round", order, result=PlannedRoundReport, queue=host_queue(host), preset=HOST,

@@ -1,5 +1,6 @@
 """The tables. Only functions of `wms2.db` write to them."""
 
+from wms2.db.tables.admission import AdmissionWordRow, SlotRow
 from wms2.db.tables.dags import DagHistoryRow, DagRow
 from wms2.db.tables.failures import FileFailureRow, NodeFailureRow
 from wms2.db.tables.hosts import HostWordRow, SubmitHostRow
@@ -12,6 +13,7 @@ from wms2.db.tables.requests import AuditRow, RequestRow, WorkflowRow
 from wms2.db.tables.sites import SiteBanRow, SiteRow
 
 __all__ = [
+    "AdmissionWordRow",
     "AuditRow",
     "DagHistoryRow",
     "DagRow",
@@ -32,6 +34,7 @@ __all__ = [
     "RoundRow",
     "SiteBanRow",
     "SiteRow",
+    "SlotRow",
     "SubmitHostRow",
     "WorkUnitRow",
     "WorkflowRow",
