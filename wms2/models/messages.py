@@ -14,7 +14,7 @@ from wms2.models.base import Count, Flag, Fraction, Model, PositiveCount
 from wms2.models.next_round import NextRound
 from wms2.models.policy import FailureRule
 from wms2.models.progress import RoundProgress
-from wms2.models.request import Priority, RequestStatus
+from wms2.models.request import CleanupPolicy, Priority, RequestStatus
 from wms2.models.sizing import KnownSizing, MeasuredSizing, SizingOverride
 from wms2.patterns import HostName, Lfn, RequestName, SiteName
 
@@ -198,6 +198,23 @@ class JudgeAction(OperatorAction):
     def words(self) -> str:
         said = f"{self.action} by {self.actor}: {self.rule.name} is {self.rule.category}"
         return said + (f", {self.reason}" if self.reason else "")
+
+
+class RestartAction(OperatorAction):
+    """Begin anew with the next version of a request."""
+
+    action: Action = Action.RESTART
+    cleanup_policy: CleanupPolicy | None = None
+    """What becomes of outputs that are replaced, from now on; None as the request itself says."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", include={"cleanup_policy"}, exclude_none=True)
+
+    @property
+    def words(self) -> str:
+        policy = f" ({self.cleanup_policy})" if self.cleanup_policy else ""
+        return f"{self.action} by {self.actor}{policy}" + (f": {self.reason}" if self.reason else "")
 
 
 class HostLostAction(OperatorAction):
