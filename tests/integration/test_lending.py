@@ -130,6 +130,15 @@ async def test_admission_that_begins_anew_keeps_the_operators_words_and_lends_no
     assert list(lent.waiting) == ["waits_too"]
 
 
+async def test_a_request_asks_with_the_time_when_it_was_recorded(
+    engine: Engine, client: Client, activities: AdmissionActivities
+) -> None:
+    with transaction(engine) as session:
+        recorded = insert_request(session, simulation(request_name="waits"))
+    await activities.ask_admission(SlotRequest(request="waits", round=0, priority=1, said=3))
+    assert (await known(client)).waiting["waits"].asked.created_at == recorded.created_at
+
+
 async def test_a_slot_that_is_given_back_is_no_longer_in_the_record(
     engine: Engine, client: Client, activities: AdmissionActivities
 ) -> None:

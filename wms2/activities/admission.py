@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from wms2.activities.database import DatabaseActivities
 from wms2.core.admission import AdmissionState
 from wms2.db.admission import remembered_admission, strike_slot
+from wms2.db.requests import created
 from wms2.models.messages import HostList, Slot, SlotRequest
 from wms2.temporal.client import START_TIMEOUT
 from wms2.temporal.ids import ADMISSION
@@ -70,7 +71,8 @@ class AdmissionActivities(DatabaseActivities):
     @activity.defn
     async def ask_admission(self, asked: SlotRequest) -> None:
         """Get in line for a slot. The answer comes as the signal `slot_granted`."""
-        await self._tell("ask", asked)
+        created_at = await self.record(created, asked.request)
+        await self._tell("ask", asked.model_copy(update={"created_at": created_at}))
 
     @activity.defn
     async def give_back_slot(self, returned: SlotRequest) -> None:

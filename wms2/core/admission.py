@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Waiter(BaseModel):
-    """A request in line. The lower its turn, the longer it has waited."""
+    """A request in line. The lower its turn, the longer ago it asked."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -164,9 +164,8 @@ def mistakes(state: AdmissionState, asked: AdmissionOrder) -> list[str]:
 
 
 def in_line(state: AdmissionState) -> list[SlotRequest]:
-    """Those who wait, in the order of their turn: highest priority first, then who has waited longest."""
-    waiters = sorted(state.waiting.values(), key=lambda waiter: (-waiter.asked.priority, waiter.turn))
-    return [waiter.asked for waiter in waiters]
+    """Those who wait: highest priority first, then the oldest request, whichever of its rounds asks."""
+    return [waiter.asked for waiter in sorted(state.waiting.values(), key=_place)]
 
 
 def free_dagmans(state: AdmissionState) -> dict[str, int]:
@@ -261,6 +260,12 @@ def _last_word(state: AdmissionState, request: str) -> tuple[int, int]:
         return lease.slot.age
     waiter = state.waiting.get(request)
     return waiter.asked.age if waiter else (-1, -1)
+
+
+def _place(waiter: Waiter) -> tuple[int, float, int]:
+    """The lower, the sooner it is served. Who does not tell its age asked before those who do."""
+    created = waiter.asked.created_at
+    return -waiter.asked.priority, created.timestamp() if created else 0.0, waiter.turn
 
 
 def _choose_host(free: dict[str, int], cost: int, wanted: str | None) -> str | None:

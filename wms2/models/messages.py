@@ -259,6 +259,8 @@ class SlotRequest(Model):
     """The submit host of a round that is already planned: it can run nowhere else."""
     said: Count = 0
     """Grows from word to word of a request: a stopped round asks again, and what it said before may come late."""
+    created_at: datetime | None = None
+    """When the request was recorded, by the clock of the database; None for one that asked before this was told."""
 
     @property
     def age(self) -> tuple[int, int]:
