@@ -143,7 +143,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
     planning = planning_settings(settings)
     closing = ClosingActivities(engine, planning.target_job_sec)
     rounds = (
-        PlanningActivities(condor, settings, planning),
+        PlanningActivities(engine, condor, settings, planning),
         closing,
         RoundActivities(condor),
         BanActivities(engine, ban_policy(settings)),
@@ -162,7 +162,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
             *defined_activities(
                 TimeLimitActivities(TimeLimits(limits=limits_with(settings.time_limits_hours)))
             ),
-            *defined_activities(AdmissionActivities(client)),
+            *defined_activities(AdmissionActivities(engine, client)),
             *defined_activities(CleanupActivities(engine, client)),
             *defined_activities(ReconciliationActivities(engine, client)),
             *defined_activities(ChainActivities(engine, client)),

@@ -209,6 +209,9 @@ def test_what_people_ask_is_done_by_the_request_and_told_of_them(worker: None, b
     name = submitted(mine, hold=True)["request_name"]
     answer = operator.post(f"/requests/{name}/stop", json={"reason": "maintenance"})
     assert (answer.status_code, "the request is new" in answer.json()["detail"]) == (409, True)
+    for policy, status in (("grace_period", 409), ("burn_it", 422)):
+        answer = operator.post(f"/requests/{name}/restart", json={"cleanup_policy": policy})
+        assert (answer.status_code, "restart needs one that is" in answer.text) == (status, status == 409)
     answer = operator.patch(f"/requests/{name}", json={"priority": 7, "reason": "not urgent"})
     assert (answer.status_code, answer.json()["action"]) == (202, "priority")
     sized = operator.post(f"/requests/{name}/size", json={"change": {"memory_mb": 4000}})
@@ -408,7 +411,7 @@ def test_the_command_line_goes_through_the_service(
         ).code
         == 0
     )
-    answer = wms2("request", "restart", name, "--yes")
+    answer = wms2("request", "restart", name, "--yes", "--cleanup-policy", "grace_period")
     assert (answer.code, "the request is new; restart needs one that is" in answer.stderr) == (2, True)
     assert wms2("request", "abort", name, "--yes", "--reason", "[a mistake]").code == 0
     watched = wms2("request", "watch", name)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -26,6 +27,7 @@ from wms2.activities.admission import AdmissionActivities, signal_admission
 from wms2.config import Settings
 from wms2.core.sizing import sizing_of
 from wms2.db import dags, ledger, requests
+from wms2.db.admission import remembered_admission
 from wms2.db.session import connect, transaction
 from wms2.metrics.catalogue import ADMISSION, DATABASE
 from wms2.metrics.collector import FRESH_SEC, SystemCollector
@@ -235,14 +237,16 @@ def test_all_that_the_catalogue_promises_is_served_while_admission_answers(
     async def ask_admission_and_scrape(url: str) -> str:
         client = await connect_temporal(settings)
         # Too few for a slot.
-        await signal_admission(client, "know_hosts", HostList(at=datetime.now(UTC), dagmans={"submit-1": 5}))
-        await signal_admission(client, "ask", SlotRequest(request="runs", round=1, priority=1, said=1))
+        activities = AdmissionActivities(engine, client)
+        hosts = HostList(at=datetime.now(UTC), dagmans={"submit-1": 5})
+        await signal_admission(client, "know_hosts", hosts, partial(activities.record, remembered_admission))
+        await activities.ask_admission(SlotRequest(request="runs", round=1, priority=1, said=1))
         async with (
             Worker(
                 client,
                 task_queue=WORKFLOWS,
                 workflows=[AdmissionWorkflow],
-                activities=[AdmissionActivities(client).closed_requests],
+                activities=[activities.closed_requests],
                 workflow_runner=workflow_runner(),
             ),
             httpx.AsyncClient(timeout=PATIENCE_SEC) as http,

@@ -25,7 +25,7 @@ from wms2.models.audit import Action
 from wms2.models.ledger import InputFileState
 from wms2.models.messages import Changes, DropAction, Dropped
 from wms2.models.next_round import Need
-from wms2.models.request import RequestStatus
+from wms2.models.request import CleanupPolicy, RequestStatus
 from wms2.models.workflow import RoundStatus
 
 
@@ -173,6 +173,23 @@ def test_a_restart_records_the_next_version_and_supersedes_the_old_one_together(
     assert new.request.output_datasets == ("/MinBias/Run2024A-Test-v2/GEN-SIM",)
     assert (new.status, new.status_sequence) == (RequestStatus.SUBMITTED, 0)
     assert audit_trail(simulated, "simulation")[0].action.detail == {"superseded_by": "simulation_v2"}
+
+
+def test_a_restart_can_say_what_becomes_of_the_outputs_that_it_replaces_and_of_those_to_come(
+    simulated: Session,
+) -> None:
+    told = action("restart", "simulation").model_copy(update={"detail": {"cleanup_policy": "grace_period"}})
+    assert versions.supersede(simulated, told, 5) == "simulation_v2"
+    assert versions.supersede(simulated, action("restart", "simulation_v2", "two"), 5) == "simulation_v3"
+    for name in ("simulation", "simulation_v2", "simulation_v3"):
+        record = requests.request_record(simulated, name)
+        assert record.request.cleanup_policy is CleanupPolicy.GRACE_PERIOD
+    assert audit_trail(simulated, "simulation")[0].action.detail == {
+        "cleanup_policy": "grace_period",
+        "superseded_by": "simulation_v2",
+    }
+    policies = simulated.scalars(text("SELECT DISTINCT cleanup_policy FROM requests")).all()
+    assert policies == ["grace_period"]
 
 
 def test_a_request_is_restarted_only_so_often(simulated: Session) -> None:

@@ -309,3 +309,37 @@ def test_what_fits_is_not_refused() -> None:
     assert admission.mistakes(draining, ordered("resume")) == []
     assert admission.mistakes(draining, ordered("drain", 1)) == ["it drains already"]
     assert admission.mistakes(AdmissionState(), ordered("set", limit=1, idle_budget=10)) == []
+
+
+def test_of_equal_priority_the_oldest_request_is_next_whenever_it_asked() -> None:
+    def recorded(request: str, hour: int, priority: int = 1) -> SlotRequest:
+        created_at = NOW + timedelta(hours=hour)
+        return asked(request, priority=priority).model_copy(update={"created_at": created_at})
+
+    state = after_asking(
+        ROOMY,
+        recorded("newest", 3),
+        recorded("newer", 2),
+        asked("untold"),
+        recorded("urgent", 4, priority=2),
+        # It ran a round meanwhile, and asks for the next one.
+        recorded("oldest", 1),
+    )
+    line = [one.request for one in admission.in_line(state)]
+    assert line == ["urgent", "untold", "oldest", "newer", "newest"]
+
+
+def test_what_is_remembered_is_lent_to_nobody_else_and_a_request_that_has_spoken_since_knows_better() -> None:
+    before = Slot(request="runs", round=2, host="a", idle_jobs=5)
+    state = admission.remember(AdmissionState(limit=2, hosts={"a": 22}), [before])
+    state = admission.lend(after_asking(state, asked("first"), asked("second")))
+    assert (holders(state), list(state.waiting)) == (["runs", "first"], ["second"])
+    assert admission.untold(state) == [Slot(request="first", round=0, host="a", idle_jobs=100)]
+    assert admission.remember(state, [before]) == state, "it is remembered once"
+
+    again = SlotRequest(request="runs", round=2, priority=1, said=7)
+    waits = admission.ask(AdmissionState(), again)
+    assert admission.remember(waits, [before]) == waits
+    later = Slot(request="runs", round=3, host="a")
+    assert holders(admission.remember(waits, [later])) == ["runs"]
+    assert admission.give_back(state, again).leases.keys() == {"first"}

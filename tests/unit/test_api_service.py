@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from sqlalchemy import create_engine
@@ -11,6 +13,7 @@ from temporalio.client import Client
 
 from tests.api_kit import nowhere
 from tests.factories import simulation
+from wms2.api.actions import Restart, restart
 from wms2.api.callers import Caller
 from wms2.api.config import ApiConfig, Role
 from wms2.api.service import Service
@@ -19,9 +22,10 @@ from wms2.api.words import Acts, Submits
 from wms2.config import Settings
 from wms2.door.direct import DirectDoor
 from wms2.door.hosts import ASKED_AT_ONCE, ask_all
+from wms2.door.rest import _body
 from wms2.errors import Contradiction, Silent
-from wms2.models.messages import HostLostAction, OperatorAction
-from wms2.models.request import RequestRecord
+from wms2.models.messages import HostLostAction, OperatorAction, RestartAction
+from wms2.models.request import CleanupPolicy, RequestRecord, RequestStatus
 
 MANY = 20
 
@@ -135,3 +139,14 @@ def test_files_that_cannot_be_read_now_hold_up_nothing_else(
         await service.close()
 
     asyncio.run(all_ask())
+
+
+def test_what_a_restart_says_of_the_outputs_reaches_the_request_through_either_door() -> None:
+    record = RequestRecord.model_construct(request=simulation(), status=RequestStatus.HELD)
+    hand = SimpleNamespace(caller=SimpleNamespace(identity="operator"), action_id="again")
+    inside = SimpleNamespace(ask=AsyncMock(return_value="noted"), record=AsyncMock(return_value=record))
+    for said, policy in (({"cleanup_policy": "grace_period"}, CleanupPolicy.GRACE_PERIOD), ({}, None)):
+        asyncio.run(restart("simulation", hand, inside, Restart.model_validate(said)))
+        order = inside.ask.call_args.args[1]
+        assert order == RestartAction(actor="operator", action_id="again", cleanup_policy=policy)
+        assert _body(order) == {"reason": "", **said}

@@ -1,18 +1,25 @@
-"""deploy/: what it names exists, and nothing in it listens further than this machine or holds a secret."""
+"""deploy/: what it names exists, what it starts comes up, and nothing in it listens further or holds a secret."""
 
 import configparser
 import json
+import os
 import re
 import shlex
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import uvicorn
 import yaml
 
 from tests.command_line import parse
-from wms2.config import Settings
+from wms2.api.config import read_config
+from wms2.api.serve import server
+from wms2.config import Settings, load_settings
 from wms2.metrics.catalogue import ADMISSION, DATABASE, WORKER
+from wms2.worker import build_hands
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -178,10 +185,111 @@ def test_every_file_that_is_mounted_is_there() -> None:
 
 def test_every_setting_that_is_deployed_exists() -> None:
     known = {f"WMS2_{name.upper()}" for name in Settings.model_fields} | {"WMS2_HOST"}
-    beside = {"WMS2_DB_PASSWORD", "WMS2_CONDOR_CONFIG_DIR", "WMS2_UID", "WMS2_GID"}
+    beside = {"WMS2_DB_PASSWORD"}
     files = [DEPLOY / "temporal-compose.yml", DEPLOY / "Dockerfile", *(DEPLOY / "systemd").iterdir()]
     text = "".join(path.read_text(encoding="utf-8") for path in files)
     assert set(re.findall(r"\bWMS2_[A-Z_]+\b", text)) <= known | beside
+
+
+# What comes up
+
+
+def given(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+
+
+def of_the_service(name: str) -> dict[str, str]:
+    """What a container finds in its environment: the image's own, and that of the compose file with its example."""
+    image = re.findall(r"\b(WMS2_\w+)=(\S+)", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"))
+    chosen = given((DEPLOY / "example.env").read_text(encoding="utf-8"))
+
+    def filled(found: re.Match[str]) -> str:
+        name, default = found.groups()
+        return chosen[name] or default or "secret"
+
+    pattern = r"\$\{(\w+)(?::-([^}]*)|:\?[^}]*)?\}"
+    own = COMPOSE["services"][name]["environment"]
+    return dict(image) | {key: re.sub(pattern, filled, value) for key, value in own.items()}
+
+
+@pytest.fixture
+def settings_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The settings of a process that has exactly this environment."""
+
+    def settings(environment: dict[str, str]) -> Settings:
+        for name in list(os.environ):
+            if name.startswith("WMS2_"):
+                monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return load_settings()
+
+    return settings
+
+
+async def test_the_rest_service_of_the_compose_file_comes_up_with_the_example_and_answers_its_proxy(
+    tmp_path: Path, settings_of: Any
+) -> None:
+    folder = tmp_path / "wms2"
+    folder.mkdir()
+    (folder / "api.yaml").write_bytes((DEPLOY / "example.api.yaml").read_bytes())
+    (folder / "proxy.secret").write_text("0123456789abcdef0123456789abcdef")
+    config = read_config(folder / "api.yaml")
+    settings = settings_of(of_the_service("wms2-api"))
+    assert (settings.needed("temporal_address"), settings.has_reqmgr2) == ("temporal:7233", True)
+    assert settings.needed("database_url") == "postgresql+psycopg://wms2:secret@postgresql:5432/wms2"
+    running = server(settings, config)
+    [published] = COMPOSE["services"]["wms2-api"]["ports"]
+    assert running.config.port == int(published.rpartition(":")[2])
+    assert not ip_address(running.config.host).is_loopback, "nobody outside the container would reach it"
+
+    [network] = COMPOSE["networks"]["default"]["ipam"]["config"]
+    caller = {
+        "X-Proxy-Secret": "0123456789abcdef0123456789abcdef",
+        "X-SSL-Client-Verify": "SUCCESS",
+        "X-SSL-Client-S-DN": "/DC=ch/DC=cern/OU=Users/CN=operator/CN=An Operator",
+    }
+    assert await answer(running, network["gateway"], {}) == 401
+    assert await answer(running, network["gateway"], caller) == 404, "known, and let in to where nothing is"
+    assert await answer(running, "172.28.46.9", caller) == 401, (
+        "somebody else in the network knows the secret"
+    )
+
+
+async def answer(running: uvicorn.Server, peer: str, headers: dict[str, str]) -> int:
+    """What a caller from there is told."""
+    application: Any = running.config.app
+    transport = httpx.ASGITransport(application, client=(peer, 1))
+    async with (
+        application.router.lifespan_context(application),
+        httpx.AsyncClient(transport=transport, base_url="http://wms2") as client,
+    ):
+        return (await client.get("/api/v1/nowhere", headers=headers)).status_code
+
+
+def test_no_container_is_a_worker_as_dagman_runs_its_scripts_on_the_submit_host() -> None:
+    assert not [
+        name for name, service in COMPOSE["services"].items() if "worker" in service.get("command", ())
+    ]
+
+
+def test_what_the_compose_file_is_started_with_is_written_in_its_head() -> None:
+    head = (DEPLOY / "temporal-compose.yml").read_text(encoding="utf-8").partition("name:")[0]
+    text = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+    for word in (
+        "deploy/example.env deploy/.env",
+        "deploy/example.api.yaml deploy/wms2/api.yaml",
+        "proxy.secret",
+    ):
+        assert word in head
+        assert word in text
+
+
+async def test_a_worker_has_all_that_it_needs_in_the_settings_of_its_unit(settings_of: Any) -> None:
+    settings = settings_of(given((DEPLOY / "systemd/wms2.env").read_text(encoding="utf-8")))
+    hands = build_hands(settings, client=None, messenger=None)  # type: ignore[arg-type]
+    assert hands.host
+    assert hands.refresh is not None
 
 
 # Commands

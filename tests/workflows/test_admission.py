@@ -17,8 +17,9 @@ from temporalio.worker import Replayer, Worker
 
 with workflow.unsafe.imports_passed_through():
     from tests.patience import PATIENCE_SEC
+    from tests.workflows.forgetful import ForgetfulAdmission, nothing_remembered
     from tests.workflows.servers import real_server, skipping_server
-    from wms2.activities.admission import AdmissionActivities, signal_admission
+    from wms2.activities.admission import signal_admission
     from wms2.core.admission import AdmissionState
     from wms2.models.audit import Action
     from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
@@ -83,7 +84,7 @@ def _nothing_audited() -> None:
 
 
 def worker(client: Client) -> Worker:
-    activities = AdmissionActivities(client)
+    activities = ForgetfulAdmission(client)
     return Worker(
         client,
         task_queue=WORKFLOWS,
@@ -98,7 +99,9 @@ def worker(client: Client) -> Worker:
 
 
 async def know_hosts(client: Client, dagmans: dict[str, int]) -> None:
-    await signal_admission(client, "know_hosts", HostList(at=datetime.now(UTC), dagmans=dagmans))
+    await signal_admission(
+        client, "know_hosts", HostList(at=datetime.now(UTC), dagmans=dagmans), nothing_remembered
+    )
 
 
 async def change(client: Client, action: str, action_id: str = "", **given: int) -> AdmissionState:
@@ -211,7 +214,7 @@ async def waiting_are(client: Client, names: set[str]) -> bool:
 
 
 async def test_a_request_that_is_gone_when_its_turn_comes_hands_it_to_the_next(client: Client) -> None:
-    await signal_admission(client, "ask", asked("never_started", 9))
+    await signal_admission(client, "ask", asked("never_started", 9), nothing_remembered)
     next_one = await start_holder(client, asked("next_one"))
     await know_hosts(client, {"submit-a": 11})
     [slot] = await next_one.result()
@@ -222,7 +225,7 @@ async def test_a_request_that_asks_twice_is_told_twice_and_holds_one_slot(client
     await know_hosts(client, {"submit-a": 1000})
     holder = await start_holder(client, asked("forgetful"), minutes=60)
     await until(lambda: has_slot(holder))
-    await signal_admission(client, "ask", asked("forgetful"))
+    await signal_admission(client, "ask", asked("forgetful"), nothing_remembered)
 
     async def told_twice() -> bool:
         return len(await holder.query(Holder.slots)) == 2
@@ -288,7 +291,7 @@ async def test_a_higher_priority_overtakes_those_in_line(client: Client) -> None
     first = await start_holder(client, asked("first", 5), minutes=60)
     second = await start_holder(client, asked("second", 4), minutes=60)
     await until(lambda: waiting_are(client, {"first", "second"}))
-    await signal_admission(client, "ask", asked("second", 6))
+    await signal_admission(client, "ask", asked("second", 6), nothing_remembered)
     for holder in (running, first, second):
         await holder.result()
     lent, most = await grants(client)
@@ -318,13 +321,13 @@ async def test_what_a_request_has_is_free_as_soon_as_admission_hears_that_it_is_
     patient = await start_holder(client, asked("patient", 5), minutes=60 * 24)
     await until(lambda: waiting_are(client, {"patient"}))
     await leaking.terminate("lost")
-    await signal_admission(client, "forget", ["leaking", "never_known"])
+    await signal_admission(client, "forget", ["leaking", "never_known"], nothing_remembered)
     await until(lambda: has_slot(patient))
 
 
 async def test_a_recorded_history_replays(environment: WorkflowEnvironment, client: Client) -> None:
     await know_hosts(client, {"submit-a": 11})
-    await signal_admission(client, "ask", asked("never_started"))
+    await signal_admission(client, "ask", asked("never_started"), nothing_remembered)
     holders = [await start_holder(client, asked(f"req_{number}"), minutes=45) for number in range(4)]
     for holder in holders:
         await holder.result()
@@ -356,7 +359,7 @@ async def test_admission_continues_as_new_when_its_history_is_long_and_forgets_n
         await until(both_have_slots)
         before = await admission_state(client)
         for number in range(60):
-            await signal_admission(client, "ask", asked(f"late_{number:02}", number))
+            await signal_admission(client, "ask", asked(f"late_{number:02}", number), nothing_remembered)
 
         async def is_new_run() -> bool:
             return (await client.get_workflow_handle(ADMISSION).describe()).run_id != first.run_id

@@ -12,8 +12,9 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
+from tests.workflows.forgetful import ForgetfulAdmission, nothing_remembered
 from tests.workflows.life import HOST, Life, World, living
-from wms2.activities.admission import AdmissionActivities, signal_admission
+from wms2.activities.admission import signal_admission
 from wms2.core.admission import AdmissionState
 from wms2.models.messages import (
     AdmissionOrder,
@@ -63,7 +64,7 @@ class Queue(World):
 
     def activities(self) -> list[Callable[..., Awaitable[Any]]]:
         own = [one for one in super().activities() if one.__name__ not in ("ask_admission", "give_back_slot")]
-        admission = AdmissionActivities(self.client)
+        admission = ForgetfulAdmission(self.client)
         return [*own, admission.ask_admission, admission.give_back_slot, admission.closed_requests]
 
 
@@ -71,7 +72,9 @@ class Queue(World):
 async def first(env: WorkflowEnvironment) -> AsyncIterator[Life]:
     """The first of the requests that wait; the line has one slot."""
     async with living(env, world=Queue(env.client)) as life:
-        await signal_admission(env.client, "know_hosts", HostList(at=datetime.now(UTC), dagmans={HOST: 1000}))
+        await signal_admission(
+            env.client, "know_hosts", HostList(at=datetime.now(UTC), dagmans={HOST: 1000}), nothing_remembered
+        )
         order = AdmissionOrder(action="set", actor="operator", action_id="one", limit=1)
         await env.client.get_workflow_handle(ADMISSION).execute_update(AdmissionWorkflow.change, order)
         yield life
@@ -115,4 +118,5 @@ async def test_a_dag_is_submitted_with_the_idle_jobs_of_its_slot(first: Life) ->
     await first.begin()
     assert (await first.end()).status is RequestStatus.COMPLETED
     assert [order.idle_jobs for order in world.submitted] == [100]
+    assert [order.idle_jobs for order in world.planned] == [100]
     assert (await first.state()).slot_idle_jobs is None

@@ -8,10 +8,10 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from tests.workflows.life import Life
 from wms2.models.actions import Action
-from wms2.models.messages import Changes, DropAction, ReleaseAction
+from wms2.models.messages import Changes, DropAction, ReleaseAction, RestartAction
 from wms2.models.next_round import Need
 from wms2.models.progress import DagOutcome
-from wms2.models.request import RequestStatus
+from wms2.models.request import CleanupPolicy, RequestStatus
 
 LFN = "/store/data/Run2024A/bad.root"
 
@@ -220,6 +220,15 @@ async def test_a_restart_removes_the_dag_first_and_then_starts_the_next_version(
     assert steps == (["stop_dag"] if running else []) + ["close_round", "supersede", "start_clone"]
     assert f"{life.name}_v2 replaces it" in state.logbook[-1]
     assert [action.action for action in life.world.audited] == ["restart"]
+
+
+async def test_what_a_restart_says_of_the_outputs_is_recorded_with_it(life: Life) -> None:
+    await held_by_failures(life)
+    policy = CleanupPolicy.IMMEDIATE_CLEANUP
+    await life.ask(RestartAction(actor="operator", action_id="again", cleanup_policy=policy))
+    assert (await life.end()).superseded_by == f"{life.name}_v2"
+    [told] = life.world.audited
+    assert (told.action, told.detail) == ("restart", {"cleanup_policy": "immediate_cleanup"})
 
 
 async def test_a_restart_that_is_refused_holds_the_request(life: Life) -> None:

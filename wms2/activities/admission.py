@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal
 
+from sqlalchemy import Engine
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
 
+from wms2.activities.database import DatabaseActivities
 from wms2.core.admission import AdmissionState
-from wms2.models.messages import HostList, SlotRequest
+from wms2.db.admission import remembered_admission, strike_slot
+from wms2.db.requests import created
+from wms2.models.messages import HostList, Slot, SlotRequest
 from wms2.temporal.client import START_TIMEOUT
 from wms2.temporal.ids import ADMISSION
 from wms2.temporal.launch import request_lives
@@ -18,16 +25,34 @@ from wms2.temporal.queues import WORKFLOWS
 
 CALLS_AT_ONCE = 20
 
-AdmissionSignal = Literal["ask", "give_back", "forget", "know_hosts"]
+AdmissionSignal = Literal["ask", "give_back", "forget", "remember", "know_hosts"]
 
 
 async def signal_admission(
-    client: Client, signal: AdmissionSignal, content: SlotRequest | HostList | list[str]
+    client: Client,
+    signal: AdmissionSignal,
+    content: SlotRequest | HostList | list[str] | list[Slot],
+    remembered: Callable[[], Awaitable[AdmissionState]],
 ) -> None:
-    """Signal the admission workflow, and start it where it does not run."""
+    """Signal the admission workflow. Where it does not run, it is started with what is remembered of it."""
+    try:
+        await client.get_workflow_handle(ADMISSION).signal(signal, content, rpc_timeout=START_TIMEOUT)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        await _start_admission(client, signal, content, await remembered())
+
+
+async def _start_admission(
+    client: Client,
+    signal: AdmissionSignal,
+    content: SlotRequest | HostList | list[str] | list[Slot],
+    state: AdmissionState,
+) -> None:
+    """One that somebody else has started since hears the signal and keeps what it knows."""
     await client.start_workflow(
         "AdmissionWorkflow",
-        AdmissionState(),
+        state,
         id=ADMISSION,
         task_queue=WORKFLOWS,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -38,19 +63,25 @@ async def signal_admission(
     )
 
 
-class AdmissionActivities:
-    def __init__(self, client: Client) -> None:
+class AdmissionActivities(DatabaseActivities):
+    def __init__(self, engine: Engine, client: Client) -> None:
+        super().__init__(engine)
         self._client = client
 
     @activity.defn
     async def ask_admission(self, asked: SlotRequest) -> None:
         """Get in line for a slot. The answer comes as the signal `slot_granted`."""
-        await signal_admission(self._client, "ask", asked)
+        created_at = await self.record(created, asked.request)
+        await self._tell("ask", asked.model_copy(update={"created_at": created_at}))
 
     @activity.defn
     async def give_back_slot(self, returned: SlotRequest) -> None:
-        """Give a slot back, or leave the line."""
-        await signal_admission(self._client, "give_back", returned)
+        """Give a slot back, or leave the line. It is struck from the record first, else it might be lent back."""
+        await self.record(strike_slot, returned.request)
+        await self._tell("give_back", returned)
+
+    async def _tell(self, signal: AdmissionSignal, content: SlotRequest) -> None:
+        await signal_admission(self._client, signal, content, partial(self.record, remembered_admission))
 
     @activity.defn
     async def closed_requests(self, names: list[str]) -> list[str]:

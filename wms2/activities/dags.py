@@ -44,6 +44,7 @@ from wms2.dagman.rescue import complete_rescue
 from wms2.dagman.round_folder import ROUND_FILE, RoundFile, RoundUnit, read_round
 from wms2.dagman.throttle import set_idle_jobs
 from wms2.db import credit, dags
+from wms2.db.admission import record_slot
 from wms2.db.failures import record_failures
 from wms2.db.notices import queue_alert
 from wms2.db.session import RecordConflict
@@ -96,6 +97,9 @@ class DagActivities(DatabaseActivities):
         and only one that is nowhere is submitted. A crash at any point leaves what the next call finds.
         """
         planned = read_round(order.folder)
+        if order.idle_jobs is not None:
+            # It runs by a slot of admission, and not by hand.
+            await self.record(record_slot, order.request, order.round, order.idle_jobs)
         dag = await self.record(dags.record_dag_intent, _intent(order, planned))
         async with submission_lock(order.folder) as lock:
             cluster = await self._find(order)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
@@ -18,6 +19,7 @@ from wms2.activities.alerts import sound
 from wms2.activities.database import DatabaseActivities
 from wms2.adapters.condor import Condor
 from wms2.db import hosts
+from wms2.db.admission import remembered_admission
 from wms2.errors import Unavailable
 from wms2.models.host import HostReport, HostSurvey
 
@@ -48,7 +50,7 @@ class HostActivities(DatabaseActivities):
     async def tell_admission(self) -> None:
         """Which hosts it may lend slots on, as the database has them now. Where it does not run, it is started."""
         listed = await self.record(hosts.host_list, self._silence)
-        await signal_admission(self._client, "know_hosts", listed)
+        await signal_admission(self._client, "know_hosts", listed, partial(self.record, remembered_admission))
 
     async def announce(self, report: HostReport) -> bool:
         """Whether it was news that this host is served."""

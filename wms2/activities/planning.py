@@ -8,19 +8,25 @@ import sys
 from asyncio.subprocess import PIPE
 from datetime import timedelta
 
+from sqlalchemy import Engine
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from wms2.activities.database import DatabaseActivities
 from wms2.adapters.condor import Condor
 from wms2.config import Settings
+from wms2.db.admission import record_slot
 from wms2.models.messages import PlannedRoundReport, PlanOrder
 from wms2.planner import Answer, Assignment, PlanningSettings
 
 PLANNER = (sys.executable, "-P", "-m", "wms2.planner")
 
 
-class PlanningActivities:
-    def __init__(self, condor: Condor, settings: Settings, planning: PlanningSettings) -> None:
+class PlanningActivities(DatabaseActivities):
+    def __init__(
+        self, engine: Engine, condor: Condor, settings: Settings, planning: PlanningSettings
+    ) -> None:
+        super().__init__(engine)
         self._condor = condor
         self._settings = settings
         self._planning = planning
@@ -28,6 +34,7 @@ class PlanningActivities:
     @activity.defn
     async def plan_round(self, order: PlanOrder) -> PlannedRoundReport:
         """Plan, write and record a round. Again gives the same round, whatever has changed in the meantime."""
+        await self.record(record_slot, order.request, order.round, order.idle_jobs, order.host)
         assignment = Assignment(
             worker=os.getpid(),
             order=order,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Engine
 from temporalio import activity
@@ -14,6 +15,8 @@ from wms2.activities.admission import signal_admission
 from wms2.activities.alerts import sound
 from wms2.activities.callbacks import Callbacks
 from wms2.activities.database import DatabaseActivities
+from wms2.activities.lending import Lending
+from wms2.db.admission import remembered_admission
 from wms2.db.bans import expire_bans
 from wms2.db.notices import queue_alert
 from wms2.db.requests import unended_requests
@@ -40,7 +43,7 @@ class ReconciliationActivities(DatabaseActivities):
         """Start requests that were recorded and never started, and report those whose workflow is gone.
 
         Of what those had of admission others wait for, so it is told at once. Requests that wait for a word of another
-        workflow which was said already hear it again.
+        workflow which was said already hear it again, and admission hears of slots that it does not know of.
         """
         living = {found.id async for found in self._client.list_workflows(LIVING)}
         started, lost = [], []
@@ -55,7 +58,8 @@ class ReconciliationActivities(DatabaseActivities):
                 lost.append(name)
                 await self._report(name, f"is {record.status}, and its workflow is gone")
         if lost:
-            await signal_admission(self._client, "forget", lost)
+            await signal_admission(self._client, "forget", lost, partial(self.record, remembered_admission))
+        await Lending(self._engine, self._client).remind(living)
         return Reconciled(living=len(living), started=tuple(started), lost=tuple(lost))
 
     @activity.defn

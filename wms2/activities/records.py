@@ -12,7 +12,7 @@ from wms2.activities.database import DatabaseActivities
 from wms2.core.plain import plain_line
 from wms2.core.rounds import next_round
 from wms2.core.sizing import events_per_job
-from wms2.db import drops
+from wms2.db import admission, drops
 from wms2.db.audit import record_action
 from wms2.db.ledger import balance, rounds_of
 from wms2.db.notices import queue_alert
@@ -62,8 +62,9 @@ class RecordActivities(DatabaseActivities):
 
     @activity.defn
     async def record_action(self, action: AuditedAction) -> bool:
-        """Whether the action was news to the audit trail."""
-        return await self.record(record_action, action)
+        """Whether the action was news to the audit trail. A word on admission is kept for it as well."""
+        said_to_admission = action.action in admission.WORDS
+        return await self.record(admission.record_word if said_to_admission else record_action, action)
 
     @activity.defn
     async def record_priority(self, action: AuditedAction) -> None:

@@ -29,10 +29,11 @@ from wms2.models.messages import (
     OperatorAction,
     PriorityAction,
     ReleaseAction,
+    RestartAction,
     SizeAction,
 )
 from wms2.models.policy import FailureRule
-from wms2.models.request import Priority, RequestRecord, RequestStatus
+from wms2.models.request import CleanupPolicy, Priority, RequestRecord, RequestStatus
 from wms2.models.sizing import SizingOverride
 from wms2.patterns import Lfn
 
@@ -95,6 +96,19 @@ class Release(Why):
 AS_IT_WAS = Release()
 
 
+class Restart(Why):
+    """What becomes of outputs that are replaced can be decided anew."""
+
+    cleanup_policy: CleanupPolicy | None = Field(
+        None,
+        description="of its outputs, once the next version is complete, and of those of that version; "
+        "as the request has it if it is not given",
+    )
+
+
+AS_ASKED_FOR = Restart()
+
+
 class Drop(Why):
     """One of the four."""
 
@@ -143,6 +157,7 @@ _KINDS: dict[Action, type[OperatorAction]] = {
     Action.DROP: DropAction,
     Action.JUDGE: JudgeAction,
     Action.PRIORITY: PriorityAction,
+    Action.RESTART: RestartAction,
     Action.SIZE: SizeAction,
 }
 
@@ -193,10 +208,12 @@ async def fail(name: Name, hand: OperatorHand, inside: Inside, why: MaybeWhy = N
 @router.post(
     "/{name}/restart", status_code=202, summary="Give a request up, and begin anew with its next version"
 )
-async def restart(name: Name, hand: OperatorHand, inside: Inside, why: MaybeWhy = NO_REASON) -> Acted:
-    """Its outputs stay until the new version is there, or as its cleanup policy says."""
+async def restart(
+    name: Name, hand: OperatorHand, inside: Inside, way: Annotated[Restart, Body()] = AS_ASKED_FOR
+) -> Acted:
+    """Its outputs stay until the new version is complete; what follows its cleanup policy says, or the one given."""
     record = await inside.record(name)
-    return await ask(inside, hand, record, action=Action.RESTART, reason=why.reason)
+    return await ask(inside, hand, record, action=Action.RESTART, **dict(way))
 
 
 @router.post("/{name}/release", status_code=202, summary="Let a held request go on, with changes or without")

@@ -60,8 +60,8 @@ app = typer.Typer(
         Verb(
             "restart",
             "request_actions",
-            "Give a request up and begin anew with the next version of it. What it made stays until somebody "
-            "removes it.",
+            "Give a request up and begin anew with the next version of it. What it made stays at least until that "
+            "is complete.",
         ),
         Verb("fail", "request_actions", "Give up a request that is held. This is final."),
         Verb("abort", "request_actions", "Cancel a request: its jobs are removed. This is final."),

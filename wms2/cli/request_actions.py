@@ -15,8 +15,8 @@ from wms2.cli.screen import say
 from wms2.config import Settings, load_settings
 from wms2.core.versions import next_version
 from wms2.models.actions import Action
-from wms2.models.messages import OperatorAction, PriorityAction
-from wms2.models.request import RequestRecord
+from wms2.models.messages import OperatorAction, PriorityAction, RestartAction
+from wms2.models.request import CleanupPolicy, RequestRecord
 
 app = typer.Typer()
 
@@ -64,8 +64,16 @@ def priority(
 
 
 @app.command()
-def restart(name: Name, reason: Reason = "", yes: Yes = False) -> None:
-    """Give a request up and begin anew with the next version of it. What it made stays until somebody removes it.
+def restart(
+    name: Name,
+    reason: Reason = "",
+    cleanup_policy: Annotated[
+        CleanupPolicy | None,
+        typer.Option("--cleanup-policy", help="Of the outputs, instead of what the request says."),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Give a request up and begin anew with the next version of it. What it made stays at least until that is complete.
 
     Its jobs are removed and it ends as failed. The new one is named after it, with the version, as its datasets are.
 
@@ -73,7 +81,7 @@ def restart(name: Name, reason: Reason = "", yes: Yes = False) -> None:
     """
     settings = load_settings()
     record = recorded_request(settings, name)
-    order = OperatorAction(action=Action.RESTART, reason=reason, **who_asks())
+    order = RestartAction(reason=reason, cleanup_policy=cleanup_policy, **who_asks())
     waited(open_door(settings).check(record, order))
     clone = next_version(record.request).request_name
     ask_first(f"Give {name} up and begin anew as {clone}? This is final.", yes)

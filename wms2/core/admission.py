@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Waiter(BaseModel):
-    """A request in line. The lower its turn, the longer it has waited."""
+    """A request in line. The lower its turn, the longer ago it asked."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -117,6 +117,17 @@ def forget(state: AdmissionState, gone: list[str]) -> AdmissionState:
     )
 
 
+def remember(state: AdmissionState, slots: list[Slot]) -> AdmissionState:
+    """Know of slots that were lent before. Of a request that has said something since, its own word holds."""
+    unknown = [slot for slot in slots if slot.age > _last_word(state, slot.request)]
+    return state.model_copy(
+        update={
+            "leases": {**state.leases, **{slot.request: Lease(slot=slot, told=True) for slot in unknown}},
+            "waiting": _without(state.waiting, *(slot.request for slot in unknown)),
+        }
+    )
+
+
 def know_hosts(state: AdmissionState, listed: HostList) -> AdmissionState:
     """Lend on these hosts and on no others. Slots that are lent elsewhere stay so until they are given back."""
     if state.hosts_at is not None and listed.at < state.hosts_at:
@@ -153,9 +164,8 @@ def mistakes(state: AdmissionState, asked: AdmissionOrder) -> list[str]:
 
 
 def in_line(state: AdmissionState) -> list[SlotRequest]:
-    """Those who wait, in the order of their turn: highest priority first, then who has waited longest."""
-    waiters = sorted(state.waiting.values(), key=lambda waiter: (-waiter.asked.priority, waiter.turn))
-    return [waiter.asked for waiter in waiters]
+    """Those who wait: highest priority first, then the oldest request, whichever of its rounds asks."""
+    return [waiter.asked for waiter in sorted(state.waiting.values(), key=_place)]
 
 
 def free_dagmans(state: AdmissionState) -> dict[str, int]:
@@ -241,10 +251,21 @@ def as_markdown(state: AdmissionState) -> str:
 
 def _knows_newer(state: AdmissionState, late: SlotRequest) -> bool:
     """Whether the request has said something newer since, and has a slot or a place in line for it."""
-    if lease := state.leases.get(late.request):
-        return lease.slot.age > late.age
-    waiter = state.waiting.get(late.request)
-    return waiter is not None and waiter.asked.age > late.age
+    return _last_word(state, late.request) > late.age
+
+
+def _last_word(state: AdmissionState, request: str) -> tuple[int, int]:
+    """The age of what a request has a slot or a place in line for; less than any where it has neither."""
+    if lease := state.leases.get(request):
+        return lease.slot.age
+    waiter = state.waiting.get(request)
+    return waiter.asked.age if waiter else (-1, -1)
+
+
+def _place(waiter: Waiter) -> tuple[int, float, int]:
+    """The lower, the sooner it is served. Who does not tell its age asked before those who do."""
+    created = waiter.asked.created_at
+    return -waiter.asked.priority, created.timestamp() if created else 0.0, waiter.turn
 
 
 def _choose_host(free: dict[str, int], cost: int, wanted: str | None) -> str | None:

@@ -90,6 +90,11 @@ def request_number(session: Session, request_name: str) -> int:
     return known[request_name]
 
 
+def created(session: Session, request_name: str) -> datetime | None:
+    """When the request was recorded; None where there is none of that name."""
+    return session.scalar(select(RequestRow.created_at).where(RequestRow.request_name == request_name))
+
+
 def next_first_event(session: Session, request_name: str) -> int:
     """The first event number that no round of the request was planned with."""
     number = session.scalar(

@@ -23,11 +23,17 @@ def supersede(session: Session, action: Action, most_versions: int) -> str:
     row = session.scalars(query.execution_options(populate_existing=True)).one()
     if row.superseded_by_request is not None:
         return row.superseded_by_request
+    if policy := action.detail.get("cleanup_policy"):
+        # What a person decides of the outputs holds for those of the next version as well.
+        row.cleanup_policy = policy
+        row.request_data = {**row.request_data, "cleanup_policy": policy}
+        session.flush()
     clone = planned_clone(session, name, most_versions)
     insert_request(session, clone, RequestStatus.SUBMITTED)
     link_readers_anew(session, name, clone)
     row.superseded_by_request = clone.request_name
-    record_action(session, action.model_copy(update={"detail": {"superseded_by": clone.request_name}}))
+    detail = {**action.detail, "superseded_by": clone.request_name}
+    record_action(session, action.model_copy(update={"detail": detail}))
     session.flush()
     return clone.request_name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from sqlalchemy.orm import Session
 from temporalio.service import RPCError
@@ -12,6 +13,7 @@ from temporalio.service import RPCError
 from wms2.activities.admission import signal_admission
 from wms2.core.hosts import why_unused
 from wms2.db import hosts
+from wms2.db.admission import remembered_admission
 from wms2.db.ledger import requests_on_host
 from wms2.door.asking import refusal
 from wms2.door.direct import DirectDoor
@@ -96,7 +98,9 @@ async def ask_all(
 async def _tell_admission(door: DirectDoor, silence: timedelta) -> None:
     listed = await door.read(hosts.host_list, silence)
     try:
-        await signal_admission(await door.temporal(), "know_hosts", listed)
+        await signal_admission(
+            await door.temporal(), "know_hosts", listed, partial(door.read, remembered_admission)
+        )
     except RPCError as error:
         raise refusal(
             error, "which hosts are left; that is recorded, and admission hears of it later"

@@ -24,6 +24,7 @@ from wms2.models.messages import (
     OperatorAction,
     PriorityAction,
     ReleaseAction,
+    RestartAction,
     SizeAction,
 )
 from wms2.models.output import OutputStanding, OutputStatus
@@ -187,7 +188,7 @@ def _body(order: OperatorAction) -> dict[str, Any]:
     match order:
         case ReleaseAction():
             body |= {"rescue": order.rescue, "changes": order.changes.given}
-        case DropAction():
+        case DropAction() | RestartAction():
             body |= order.given
         case JudgeAction():
             body |= {"rule": order.rule.model_dump(mode="json", exclude_defaults=True)}

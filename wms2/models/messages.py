@@ -14,7 +14,7 @@ from wms2.models.base import Count, Flag, Fraction, Model, PositiveCount
 from wms2.models.next_round import NextRound
 from wms2.models.policy import FailureRule
 from wms2.models.progress import RoundProgress
-from wms2.models.request import Priority, RequestStatus
+from wms2.models.request import CleanupPolicy, Priority, RequestStatus
 from wms2.models.sizing import KnownSizing, MeasuredSizing, SizingOverride
 from wms2.patterns import HostName, Lfn, RequestName, SiteName
 
@@ -200,6 +200,23 @@ class JudgeAction(OperatorAction):
         return said + (f", {self.reason}" if self.reason else "")
 
 
+class RestartAction(OperatorAction):
+    """Begin anew with the next version of a request."""
+
+    action: Action = Action.RESTART
+    cleanup_policy: CleanupPolicy | None = None
+    """What becomes of outputs that are replaced, from now on; None as the request itself says."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", include={"cleanup_policy"}, exclude_none=True)
+
+    @property
+    def words(self) -> str:
+        policy = f" ({self.cleanup_policy})" if self.cleanup_policy else ""
+        return f"{self.action} by {self.actor}{policy}" + (f": {self.reason}" if self.reason else "")
+
+
 class HostLostAction(OperatorAction):
     """The submit host of a request's open round is gone, and its files with it."""
 
@@ -242,6 +259,8 @@ class SlotRequest(Model):
     """The submit host of a round that is already planned: it can run nowhere else."""
     said: Count = 0
     """Grows from word to word of a request: a stopped round asks again, and what it said before may come late."""
+    created_at: datetime | None = None
+    """When the request was recorded, by the clock of the database; None for one that asked before this was told."""
 
     @property
     def age(self) -> tuple[int, int]:
@@ -355,6 +374,8 @@ class PlanOrder(Model):
     first_lumi: PositiveCount
     next: NextRound
     sizing: KnownSizing = KnownSizing()
+    idle_jobs: PositiveCount | None = None
+    """How many jobs each DAGMan of the round may keep idle, by the slot."""
 
 
 class PlannedRoundReport(Model):

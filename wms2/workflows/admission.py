@@ -31,6 +31,7 @@ class AdmissionWorkflow:
         self._state = state
         self._settled: AdmissionState | None = None
         """The state when all that was due in it had been lent and told."""
+        self._words_in_order = asyncio.Lock()
 
     @workflow.run
     async def run(self, _state: AdmissionState) -> None:
@@ -50,6 +51,10 @@ class AdmissionWorkflow:
         self._state = admission.forget(self._state, gone)
 
     @workflow.signal
+    def remember(self, slots: list[Slot]) -> None:
+        self._state = admission.remember(self._state, slots)
+
+    @workflow.signal
     def know_hosts(self, listed: HostList) -> None:
         self._state = admission.know_hosts(self._state, listed)
 
@@ -57,12 +62,14 @@ class AdmissionWorkflow:
     async def change(self, asked: AdmissionOrder) -> AdmissionState:
         """In force at once; the answer, which is the state after it, waits until it is recorded."""
         self._state = changed = admission.change(self._state, asked)
-        await workflow.execute_activity(
-            "record_action",
-            asked.audited(),
-            summary=f"admission {asked.action} by {asked.actor}"[:200],
-            **RECORD,
-        )
+        # The record keeps the last word, so they reach it one after the other.
+        async with self._words_in_order:
+            await workflow.execute_activity(
+                "record_action",
+                asked.audited(),
+                summary=f"admission {asked.action} by {asked.actor}"[:200],
+                **RECORD,
+            )
         return changed
 
     @change.validator

@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
         JudgeAction,
         OperatorAction,
         ReleaseAction,
+        RestartAction,
     )
     from wms2.models.request_state import RequestState
 
@@ -183,11 +184,11 @@ class Desk:
         self.check(asked)
 
     @workflow.update
-    async def restart(self, asked: OperatorAction) -> str:
+    async def restart(self, asked: RestartAction) -> str:
         return self.note(asked)
 
     @restart.validator
-    def check_restart(self, asked: OperatorAction) -> None:
+    def check_restart(self, asked: RestartAction) -> None:
         self.check(asked)
 
     @workflow.update(name="drop")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from wms2.models.messages import DropAction, Dropped, OperatorAction, ReleaseAction, RescueOrder
+    from wms2.models.messages import DropAction, Dropped, ReleaseAction, RescueOrder, RestartAction
     from wms2.models.request_state import OpenRound
     from wms2.temporal.queues import host_queue
     from wms2.temporal.retries import HOST, RECORD
@@ -54,11 +54,11 @@ class Remedies(Clerk):
         )  # fmt: skip
         self.note_down(f"{asked.words}; {dropped.files} files, {dropped.events} events dropped")
 
-    async def replace(self, asked: OperatorAction) -> str:
+    async def replace(self, asked: RestartAction) -> str:
         """The name of the request that goes on in this one's place. It is recorded first, then started."""
         clone: str = await self.call(
             "supersede",
-            asked.audited(self.state.request_name),
+            asked.audited(self.state.request_name, **asked.given),
             result=str,
             preset=RECORD,
             summary=asked.words[:200],

@@ -36,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
         PlannedRoundReport,
         PlanOrder,
         ReleaseAction,
+        RestartAction,
         RoundOrder,
         Slot,
         SlotRequest,
@@ -191,6 +192,7 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
             first_lumi=self.state.next_lumi,
             next=self.next.model_copy(update={"priority": self.priority}),
             sizing=self.state.known_sizing,
+            idle_jobs=self.state.slot_idle_jobs,
         )
         planned = await self.call(
             "plan_round", order, result=PlannedRoundReport, queue=host_queue(host), preset=HOST,
@@ -485,7 +487,7 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
             await self.close_the_round(words)
         await self.give_back_the_slot()
         await self.freeze_the_outputs()
-        if asked.action is Action.RESTART:
+        if isinstance(asked, RestartAction):
             words += f"; {await self.replace(asked)} replaces it"
         else:
             await self.audit(asked)

@@ -1,5 +1,6 @@
 """The tables. Only functions of `wms2.db` write to them."""
 
+from wms2.db.tables.admission import AdmissionWordRow, SlotRow
 from wms2.db.tables.dags import DagHistoryRow, DagRow
 from wms2.db.tables.failures import FileFailureRow, NodeFailureRow
 from wms2.db.tables.hosts import HostWordRow, SubmitHostRow
@@ -13,6 +14,7 @@ from wms2.db.tables.silences import SilenceRow
 from wms2.db.tables.sites import SiteBanRow, SiteRow
 
 __all__ = [
+    "AdmissionWordRow",
     "AuditRow",
     "DagHistoryRow",
     "DagRow",
@@ -34,6 +36,7 @@ __all__ = [
     "SilenceRow",
     "SiteBanRow",
     "SiteRow",
+    "SlotRow",
     "SubmitHostRow",
     "WorkUnitRow",
     "WorkflowRow",
