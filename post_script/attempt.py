@@ -7,6 +7,7 @@ import os
 from post_script.files import clean, read_json
 from post_script.joblog import read_attempt, wall_seconds
 from post_script.names import MANIFEST, PILEUP, REMOVED, is_site_name, is_stop, job_report_path, report_path
+from post_script.outputs import MERGED, UNMERGED, own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,7 +178,12 @@ class Attempt:
     def produced(self) -> dict[str, Any]:
         """What a good attempt leaves for the merge. The report itself may be gone by then; this record is not."""
         report = self.report or {}
-        return {key: report.get(key) for key in ("outputs", "steps", "inputs", "pilot", "site")}
+        pilot = report.get("pilot")
+        return {
+            **{key: self._entries(key) for key in ("outputs", "steps", "inputs")},
+            "pilot": pilot if isinstance(pilot, dict) else None,
+            "site": report.get("site"),
+        }
 
     def payload(self) -> dict[str, Any]:
         """The `cmssw` block of post.json: what the payload itself said."""
@@ -234,13 +240,17 @@ class Attempt:
         outputs = report.get("outputs")
         if not isinstance(outputs, list) or not is_site_name(report.get("site")):
             return "the report of a success names no outputs or no site"
-        for output in outputs:
-            texts = isinstance(output, dict) and all(
-                isinstance(output.get(k), str) for k in ("lfn", "dataset", "site")
-            )
-            if not texts or type(output.get("events")) is not int:
-                return "the report of a success names an output that is none"
+        if not outputs:
+            return None
+        own = own_files(outputs, read_json(MANIFEST) or {}, MERGED if self.node == "merge" else UNMERGED)
+        if len(own) < len(outputs) or not all(_is_whole(output) for output in own):
+            return "the report of a success names an output that is none"
         return None
+
+
+def _is_whole(output: dict[str, Any]) -> bool:
+    named = isinstance(output.get("dataset"), str) and is_site_name(output.get("site"))
+    return named and type(output.get("events")) is int
 
 
 def _own_report(node: str, cluster: int) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from wms2.dagman.round_folder import write_round
 from wms2.models.merge_output import MergeOutput
 
 MERGED_BASE = "/store/mc/Run2024A/MinBias/GEN-SIM/Test-v1/000000"
+UNMERGED_BASE = MERGED_BASE.replace("/mc/", "/unmerged/")
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
 
 
@@ -52,7 +53,7 @@ def write_report(node: str, cluster: int, exit_code: int = 0, **more: Any) -> No
     output = {
         "module": "RAWSIMoutput",
         "dataset": DATASET,
-        "lfn": f"/store/unmerged/{node}_{cluster}.root",
+        "lfn": f"{UNMERGED_BASE}/{node}_{cluster}.root",
         "site": "T2_DE_DESY",
         "size_bytes": 10,
         "events": 100,
@@ -106,7 +107,7 @@ def test_a_success_is_done_and_recorded(unit: Path) -> None:
     assert post["final"]
     assert post["job"]["site"] == "T2_DE_DESY"
     assert post["job"]["wall_time_sec"] == 3.0
-    assert post["cmssw"]["output_files"] == ["/store/unmerged/proc_000000_12.root"]
+    assert post["cmssw"]["output_files"] == [f"{UNMERGED_BASE}/proc_000000_12.root"]
 
 
 def test_the_long_exit_code_of_the_report_decides(unit: Path) -> None:
@@ -240,9 +241,98 @@ def test_the_merge_reads_exactly_the_accepted_files(unit: Path) -> None:
     merged = read_json("merge_input.json")
     assert merged is not None
     assert [file["lfn"] for file in merged["files"]] == [
-        f"/store/unmerged/proc_{number:06d}_{20 + number}.root" for number in range(3)
+        f"{UNMERGED_BASE}/proc_{number:06d}_{20 + number}.root" for number in range(3)
     ]
-    assert merged["leftovers"] == ["/store/unmerged/proc_000000_10.root"]
+    assert merged["leftovers"] == [f"{UNMERGED_BASE}/proc_000000_10.root"]
+
+
+@pytest.mark.parametrize(
+    "lfn",
+    [
+        "/store/data/Run2024A/EGamma/RAW/v1/precious.root",
+        MERGED_BASE + "/precious.root",
+        UNMERGED_BASE.replace("000000", "000001") + "/precious.root",
+        UNMERGED_BASE + "x/precious.root",
+        UNMERGED_BASE + "/../precious.root",
+        UNMERGED_BASE + "//precious.root",
+        UNMERGED_BASE + "/a b.root",
+        UNMERGED_BASE,
+        UNMERGED_BASE + "/" + 500 * "x",
+    ],
+)
+def test_a_report_that_names_a_file_of_somebody_else_never_has_it_deleted(unit: Path, lfn: str) -> None:
+    election.elect("T2_DE_DESY")
+    wrong = {"dataset": DATASET, "lfn": lfn, "site": "T2_DE_DESY", "events": 100}
+    assert run_node("proc_000000", 10, outputs=[wrong]) == RETRY
+    assert newest("proc_000000")["classification"]["rule"] == "unusable-result"
+    assert run_node("proc_000000", 11, exit_code=77, left=[{"lfn": lfn, "reason": "left"}]) == RETRY
+    run_all_nodes()
+    write_report("merge", 29, 8001, left=[{"lfn": lfn.replace(MERGED_BASE, "/store/mc"), "reason": "left"}])
+    assert collect() == DONE
+    merged = read_json("merge_input.json") or {}
+    assert (merged["leftovers"], merged["elsewhere"]) == ([], [])
+    assert run_node("cleanup", 40, left=[{"lfn": lfn, "reason": "left"}], outputs=[]) == DONE
+    assert (read_json("removals.json") or {})["files"] == []
+
+
+def test_a_file_of_one_dataset_is_none_of_another(unit: Path) -> None:
+    wrong = {"dataset": DATASET + "X", "lfn": f"{UNMERGED_BASE}/a.root", "site": "T2_DE_DESY", "events": 1}
+    assert run_node("proc_000000", 10, outputs=[wrong]) == RETRY
+
+
+def test_what_failed_attempts_left_goes_to_the_cleanup_and_what_merges_left_does_not(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    lfn, merged_lfn = f"{UNMERGED_BASE}/left.root", f"{MERGED_BASE}/left.root"
+    assert run_node("proc_000000", 11, exit_code=77, left=[{"lfn": lfn, "reason": "killed"}]) == RETRY
+    run_all_nodes()
+    write_report("merge", 29, 8001, left=[{"lfn": merged_lfn, "reason": "killed"}])
+    assert collect() == DONE
+    merged = read_json("merge_input.json") or {}
+    assert merged["leftovers"] == [lfn]
+    assert merged["elsewhere"] == [{"lfn": merged_lfn, "site": "T2_DE_DESY"}]
+
+
+@pytest.mark.parametrize("node", ["proc_000000", "merge"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"outputs": null, "left": null, "site": "T2_DE_DESY"}',
+        '{"outputs": [{"lfn": "/store/x.root"}]}',
+        '{"outputs": ["x", null, 3], "left": [[]], "site": 1}',
+        '{"outputs": 3, "left": {"a": 1}, "site": "T2_DE_DESY"}',
+        '{"outputs": [{}, {"lfn": null}, {"lfn": {}, "dataset": []}], "site": "T2_DE_DESY"}',
+        "[1]",
+    ],
+)
+def test_a_malformed_report_of_an_earlier_attempt_does_not_block_the_merge(
+    unit: Path, node: str, text: str
+) -> None:
+    run_all_nodes()
+    Path(f"{node}.5.report.json").write_text(text)
+    assert collect() == DONE
+    merged = read_json("merge_input.json") or {}
+    assert (len(merged["files"]), merged["leftovers"], merged["elsewhere"]) == (3, [], [])
+
+
+@pytest.mark.parametrize("produced", [None, {}, {"outputs": None}, {"outputs": [{"lfn": "/store/x.root"}]}])
+def test_an_accepted_record_that_cannot_be_merged_from_lets_the_group_begin_anew(
+    unit: Path, produced: dict[str, Any] | None
+) -> None:
+    run_all_nodes()
+    write_json("proc_000001.post.json", dict(newest("proc_000001"), produced=produced))
+    assert collect() == RETRY
+    assert read_json("lost.json") == {"nodes": ["proc_000001"]}
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [None], [{"name": [], "wall_sec": "long"}], {"a": 1}])
+@pytest.mark.parametrize("key", ["steps", "inputs", "pilot"])
+def test_figures_that_a_job_got_wrong_do_not_lose_its_output(unit: Path, key: str, wrong: Any) -> None:
+    run_all_nodes()
+    assert run_node("proc_000000", 25, **{key: wrong}) == DONE
+    assert collect() == DONE
+    merge_report()
+    assert finish_attempt("merge", 0, 30, 0, 2) == DONE
+    MergeOutput.model_validate_json(Path("merge_output.json").read_bytes())
 
 
 def test_the_merge_waits_for_every_node(unit: Path) -> None:
@@ -394,7 +484,7 @@ def test_cleanup_never_fails_a_group_and_lists_what_it_left(unit: Path) -> None:
     removals = read_json("removals.json")
     assert removals is not None
     assert {entry["lfn"] for entry in removals["files"]} == {
-        f"/store/unmerged/proc_{number:06d}_{20 + number}.root" for number in range(3)
+        f"{UNMERGED_BASE}/proc_{number:06d}_{20 + number}.root" for number in range(3)
     }
 
 
