@@ -49,9 +49,9 @@ class Attempt:
         self.removal_reason: str = clean(self.log.get("removal_reason"), LONGEST_MESSAGE)
         self.hold_reason: str = clean(self.log.get("hold_reason"), LONGEST_MESSAGE)
         self.site = self._site()
-        self.lone = False
-        """Whether the exit code is no more than the eight bits of a process."""
         self.exit_code = self._exit_code()
+        self.lone = self.node != "landing" and 0 < self.exit_code < 256 and self.exit_code == self.returned
+        """Whether the exit code is no more than the eight bits of a process, whoever told them."""
         if self.exit_code != 0 and self.job_report is None:
             # Of a success the wrapper's own report says all; of a failure cmsRun may know more.
             self.job_report = self._read_job_report()
@@ -104,7 +104,7 @@ class Attempt:
         if self.returned == 0:
             # A wrapper that reports a failure and exits with 0 has failed; one that reports nothing as well.
             return reported if type(reported) is int and reported else REPORT_MISSING
-        return self._code_of_job_report() or self._lone_code()
+        return self._code_of_job_report() or self.returned
 
     def _may_have_run_once(self) -> bool:
         """Whether the job began, left no word, and has a step that must not run twice."""
@@ -136,10 +136,6 @@ class Attempt:
         from post_script.job_report import JobReport
 
         return JobReport(job_report_path(self.node, self.cluster), self.returned)
-
-    def _lone_code(self) -> int:
-        self.lone = True
-        return self.returned
 
     def job(self) -> dict[str, Any]:
         """The `job` block of post.json."""

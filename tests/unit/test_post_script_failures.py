@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from bench import post
 from bench.case import Case, measure
@@ -22,6 +23,7 @@ from post_script.names import DONE, GIVE_UP, NOT_YET, RETRY, is_site_name
 from post_script.node import finish_attempt
 from tests.factories import simulation, snapshot
 from tests.unit.test_post_script import newest, run_node, write_log, write_report
+from wms2.cli import app
 from wms2.core.planning import plan_round
 from wms2.dagman.round_folder import write_round
 from wms2.models.plan import Limits
@@ -382,6 +384,24 @@ def test_the_exit_code_comes_from_whoever_can_be_trusted(
     assert newest(NODE)["job"]["exit_code"] == expected
     if job_report == expected:
         assert newest(NODE)["cmssw"]["error_message"] == "broken & <b>"
+
+
+@pytest.mark.parametrize("who", ["nobody", "the wrapper", "cmsRun"])
+@pytest.mark.parametrize(
+    "code", [50, 65, 66, 67, 71, 74, 77, 81, 84, 85, 92, 134, 137, 139, 143, 195, 228, 233]
+)
+def test_eight_bits_mean_what_explain_says_whoever_reports_them(unit: Path, who: str, code: int) -> None:
+    write_log(NODE, 1, end=f"\t(1) Normal termination (return value {code})")
+    if who == "the wrapper":
+        write_report(NODE, 1, code)
+    if who == "cmsRun":
+        error = f'<FrameworkError ExitStatus="{code}" Type="X">it broke</FrameworkError>'
+        Path(f"{NODE}.1.fjr.xml").write_text(f"<FrameworkJobReport>{error}</FrameworkJobReport>")
+    finish_attempt(NODE, code, 1, 0, 9)
+    explained = json.loads(CliRunner().invoke(app, ["policy", "explain", str(code), "--json"]).stdout)
+    found = {key: verdict()[key] for key in ("rule", "category", "confidence")}
+    assert found == {key: explained[key] for key in found}
+    assert newest(NODE)["job"]["exit_code"] == code
 
 
 def test_the_record_has_the_fields_that_the_specification_asks_for(unit: Path) -> None:
