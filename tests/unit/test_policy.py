@@ -102,6 +102,32 @@ def test_a_removal_by_one_of_our_limits_is_judged_by_its_reason(reason: str, exp
     assert category(-1002, reason, reason=reason) == expected
 
 
+def test_a_corrupt_file_is_bad_data_for_those_who_process_it_and_not_for_the_merge() -> None:
+    message = "its size or adler32 differs"
+    assert category(8021, message, role="proc") == "data"
+    assert category(8021, message, role="merge") == "infrastructure"
+    rule = {"name": "read-errors-are-data", "category": "data", "exit_codes": [8021]}
+    policy = with_rules(rule)
+    assert [category(8021, policy=policy, role=role) for role in ("proc", "merge")] == [
+        "data",
+        "infrastructure",
+    ]
+
+
+def test_a_rule_can_be_for_some_nodes_only() -> None:
+    rules = [
+        {"name": "merging", "category": "transient", "exit_codes": [40], "nodes": ["merge"]},
+        {"name": "processing", "category": "permanent", "exit_codes": [40], "nodes": ["landing", "proc"]},
+        {"name": "any", "category": "data", "exit_codes": [40]},
+    ]
+    found = [category(40, policy=with_rules(*rules), role=role) for role in ("landing", "proc", "merge")]
+    assert found == ["permanent", "permanent", "transient"]
+    Policy.model_validate_json(json.dumps(with_rules(*rules)))
+    more = {"name": "more", "category": "data", "exit_codes": [40], "nodes": ["proc", "merge"]}
+    with pytest.raises(ValidationError, match="merging and more fit the same"):
+        with_rules(rules[0], more)
+
+
 def test_a_request_can_take_read_errors_for_bad_data() -> None:
     """8021 and 8028 are then never retried; 65 to 67 are permanent as ever."""
     strict = with_rules(

@@ -516,6 +516,29 @@ def test_a_group_whose_site_is_bad_elects_another(unit: Path) -> None:
     assert not Path("election_1").exists()
 
 
+@pytest.mark.parametrize("code", [8020, 8021, 8022, 8027])
+def test_a_damaged_unmerged_file_makes_the_group_run_all_over_again_at_another_site(
+    unit: Path, code: int
+) -> None:
+    message = f"{UNMERGED_BASE}/a.root is not what its node staged out: its size or adler32 differs"
+    for cluster, site in ((50, "T2_DE_DESY"), (60, "T1_US_FNAL")):
+        election.elect(site)
+        Path("group.dag.rescue001").write_text("DONE landing\nDONE proc_000000\n")
+        for attempt, answer in ((0, RETRY), (1, GIVE_UP)):
+            write_log(
+                "merge",
+                cluster + attempt,
+                site=site,
+                end=f"\t(1) Normal termination (return value {code % 256})",
+            )
+            write_report("merge", cluster + attempt, code, exit_message=message, site=site)
+            assert finish_attempt("merge", code % 256, cluster + attempt, attempt, 8, site) == answer
+        assert newest("merge")["classification"]["rule"] == "unmerged-not-readable"
+        assert judge("mg_000000", 1) == RETRY
+        assert prepare("mg_000000") == DONE
+        assert not Path("group.dag.rescue001").exists()
+
+
 def test_a_site_name_that_begins_like_another_is_not_avoided_with_it(unit: Path) -> None:
     Path("../round.inc").write_text("allowed_sites = T2_US_MIT,T2_US_MIT_Tier3\n")
     assert election.open_election(["T2_US_MIT", "T2_US_MIT_Tier3"], ["T2_US_MIT"]) == ["T2_US_MIT_Tier3"]
