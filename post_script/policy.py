@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Rank = Tuple[int, int, bool, bool, bool, bool, bool, str]
     """How the exit code fits, a narrow range before a wide one, then whether the rule asks for a reason, a message, a
-    site, a kind of node, and whether the request brought it. The name decides the rest, so that something always does."""
+    site, a kind of node, and whether the request brought it. The name decides the rest, so that something does."""
 
 VERSION = 2
 EXACT, RANGE, LOW_BYTE, ANY = 3, 2, 1, 0

@@ -7,7 +7,7 @@ import time
 from post_script.attempt import LONGEST_MESSAGE
 from post_script.files import append_line, clean
 from post_script.history import classification, earlier_attempts
-from post_script.names import ABORT, GIVE_UP, MEMORY_INCLUDE, RETRY, role_of
+from post_script.names import ABORT, GIVE_UP, MEMORY_INCLUDE, RETRY, SPARE_RETRIES, role_of
 from post_script.policy import UNCLASSIFIED, Failure, classify, fitting_rules, load_policy, with_category
 
 TYPE_CHECKING = False
@@ -47,8 +47,8 @@ class Verdict:
         self.script: dict[str, Any] | None = None
         self.handler: dict[str, Any] | None = None
         self._post = post
-        self._last = retry >= most_retries
         self._role = role_of(attempt.node)
+        self._last = retry >= min(most_retries, self._most_retries())
         self._all = earlier_attempts(attempt.node, attempt.cluster)
         self._of_run = [earlier for earlier in self._all if earlier.get("run", "") == post["run"]]
         self._bad_files = attempt.bad_input_files()
@@ -85,8 +85,10 @@ class Verdict:
         rule = self.rule
         if rule.get("abort"):
             return ABORT, self._no_handler()
-        if self.attempt.stopped or rule.get("begin_again"):
+        if self.attempt.stopped:
             return RETRY, "retried"
+        if rule.get("begin_again"):
+            return (GIVE_UP, "attempts exhausted") if self._last else (RETRY, "retried")
         if not rule.get("by_hand"):
             self.handler = self._matching_handler()
         if self.handler:
@@ -142,6 +144,12 @@ class Verdict:
 
     def _attempts(self) -> int:
         return int(self.policy["attempts"][self._role])
+
+    def _most_retries(self) -> int:
+        """What the node, and a rule or a handler beside it, may use up; failures that use up nothing end here too."""
+        wanted = [rule.get("attempts") or 0 for rule in self.policy["rules"]]
+        wanted += [handler["max_retries"] for handler in self.policy.get("handlers") or ()]
+        return self._attempts() - 1 + max(wanted, default=0) + SPARE_RETRIES
 
     def _cool_off_sec(self) -> float:
         """How long to wait before the next attempt: twice as long after each one."""

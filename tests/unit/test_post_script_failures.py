@@ -25,8 +25,10 @@ from tests.factories import simulation, snapshot
 from tests.unit.test_post_script import newest, run_node, write_log, write_report
 from wms2.cli import app
 from wms2.core.planning import plan_round
+from wms2.dagman.policy_file import add_rules
 from wms2.dagman.round_folder import write_round
 from wms2.models.plan import Limits
+from wms2.models.policy import MOST_ATTEMPTS, FailureRule
 
 NODE = "proc_000000"
 PYTHONS = sorted({sys.executable, "/usr/bin/python3"})
@@ -105,12 +107,30 @@ def test_a_rule_that_counts_its_own_attempts_does_so_for_failures_of_the_site_to
     assert verdict()["elect_again"]
 
 
-def test_the_spare_retries_of_dagman_cover_what_rules_and_handlers_want(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def retries_in(unit: Path, node: str) -> int:
+    """Those that DAGMan is given."""
+    return int((unit / "group.dag").read_text().partition(f"RETRY {node} ")[2].split()[0])
+
+
+def test_attempts_that_a_release_or_a_verdict_gives_while_the_dag_runs_are_honoured(unit: Path) -> None:
+    most = retries_in(unit, NODE)
+    rule = {"name": "licence", "category": "transient", "exit_codes": [40], "attempts": MOST_ATTEMPTS}
+    add_rules(Path("../policy.json"), [FailureRule.model_validate(rule)], MOST_ATTEMPTS)
+    by_rule = [fail(100 + n, 40, retry=n, most=most) for n in range(MOST_ATTEMPTS)]
+    assert by_rule == [RETRY] * (MOST_ATTEMPTS - 1) + [GIVE_UP]
+    by_node = [fail(200 + n, 99303, "8", n, most) for n in range(MOST_ATTEMPTS)]
+    assert by_node == [RETRY] * (MOST_ATTEMPTS - 1) + [GIVE_UP]
+
+
+@pytest.mark.parametrize("code", [-1001, -1004])
+def test_failures_that_use_up_no_attempt_end_long_before_the_retries_of_dagman_do(
+    unit: Path, code: int
 ) -> None:
-    rules = [{"name": "licence", "category": "transient", "exit_codes": [40], "attempts": 15}]
-    unit = make_unit(tmp_path, monkeypatch, failure_rules=rules)
-    assert f"RETRY {NODE} 24 UNLESS-EXIT 42" in (unit / "group.dag").read_text()
+    most = retries_in(unit, NODE)
+    answers = [finish_attempt(NODE, code, 0, retry, most, "7") for retry in range(10)]
+    assert answers == [RETRY] * 9 + [GIVE_UP]
+    assert newest(NODE)["final"]
+    assert judge("mg_000000", 1) == (RETRY if code == -1001 else GIVE_UP)
 
 
 def test_an_unreadable_input_is_bad_data_once_it_was_seen_at_two_sites(unit: Path) -> None:
@@ -173,8 +193,8 @@ def test_an_error_of_the_script_itself_is_on_record_and_retried(
     assert main() == RETRY
     assert (verdict()["outcome"], newest(NODE)["job"]["exit_code"]) == ("error", 1)
     assert not newest(NODE)["final"]
-    monkeypatch.setattr("sys.argv", ["post", "node", NODE, "1", "13.0", "9", "9", "7"])
-    assert main() == RETRY
+    monkeypatch.setattr("sys.argv", ["post", "node", NODE, "1", "13.0", "9", "46", "7"])
+    assert main() == GIVE_UP
     assert newest(NODE)["final"]
     assert judge("mg_000000", 1) == GIVE_UP
 
