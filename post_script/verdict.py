@@ -25,7 +25,7 @@ def decide(attempt: Attempt, reason: str, post: dict[str, Any], retry: int, most
     policy = load_policy()
     verdict = Verdict(attempt, policy, reason, post, retry, most_retries)
     if verdict.answer == RETRY and verdict.rule.get("raise_memory"):
-        _raise_memory(attempt, policy)
+        post["raised_memory_mb"] = _raise_memory(attempt, policy)
     return verdict
 
 
@@ -220,13 +220,43 @@ def _seen_by_rules(attempt: Attempt, reason: str, log_tail: str) -> Failure:
     return Failure(attempt.exit_code, message, attempt.removal_reason, attempt.site, attempt.lone, role)
 
 
-def _raise_memory(attempt: Attempt, policy: dict[str, Any]) -> None:
-    """More for the next attempt, as much as a job of so many cores may have, and never less than it had."""
-    had, cores = attempt.log["ad"].get("RequestMemory"), attempt.log["ad"].get("RequestCpus")
-    if type(had) is not int:
-        return
-    cap = policy.get("memory_cap_mb") or policy["memory_cap_mb_per_core"] * (
-        cores if type(cores) is int else 1
-    )
-    raised = max(had, min(int(had * policy["memory_factor"]), cap))
+def _raise_memory(attempt: Attempt, policy: dict[str, Any]) -> int | None:
+    """More for the next attempt, as much as a job of so many cores may have, and never less than it had.
+
+    None where nobody knows what it had: then it stays so.
+    """
+    ad, log = attempt.log["ad"], attempt.log
+    had = _whole(ad.get("RequestMemory"), log.get("requested_memory_mb")) or _asked_for(attempt.node)
+    if had is None:
+        return None
+    cores = _whole(ad.get("RequestCpus"), log.get("requested_cpus")) or _usual(attempt.node, "cpus") or 1
+    cap = policy.get("memory_cap_mb") or policy["memory_cap_mb_per_core"] * cores
+    raised: int = max(had, min(int(had * policy["memory_factor"]), cap))
     append_line(MEMORY_INCLUDE, f"{attempt.node}_memory = {raised}")
+    return raised
+
+
+def _whole(*candidates: Any) -> int | None:
+    """The first whole number: a pool may give an expression, or nothing."""
+    return next((number for number in candidates if type(number) is int and number > 0), None)
+
+
+def _asked_for(node: str) -> int | None:
+    """The memory that the node's job asks for: its last line in memory.inc, else what all of its kind have."""
+    raised = _last_value(MEMORY_INCLUDE, f"{node}_memory")
+    return int(raised) if raised.isdigit() else _usual(node, "memory")
+
+
+def _usual(node: str, resource: str) -> int | None:
+    """What the submit file asks for: request_cpus = 8, request_memory = $($(node)_memory:2048)."""
+    digits = _last_value(f"../{role_of(node)}.sub", f"request_{resource}").rpartition(":")[2].rstrip(")")
+    return int(digits) if digits.isdigit() else None
+
+
+def _last_value(path: str, name: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.partition("=") for line in file]
+    except OSError:
+        return ""
+    return next((value.strip() for key, _, value in reversed(lines) if key.strip() == name), "")

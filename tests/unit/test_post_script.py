@@ -1,6 +1,7 @@
 """The scripts around the jobs, on the files that HTCondor and the sandbox leave."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,57 @@ def test_memory_is_raised_by_half_after_a_memory_failure_and_capped(
     write_report("proc_000000", 12, 50660)
     assert finish_attempt("proc_000000", 228, 12, 0, 9) == RETRY
     assert Path("memory.inc").read_text().splitlines()[-1] == f"proc_000000_memory = {raised}"
+
+
+TABLE = """\tPartitionable Resources :    Usage  Request Allocated
+\t   Cpus                 :     0.92        {cpus}         1
+\t   Memory (MB)          : {usage}     {memory}      8192
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "before", "raised"),
+    [
+        (TABLE.format(cpus=1, usage=3890, memory=1800), None, 2700),
+        (TABLE.format(cpus=4, usage="", memory=6000), None, 9000),
+        (TABLE.format(cpus=1, usage=3890, memory=1800), 1000, 2700),
+        ("", 1200, 1800),
+        ("", None, 24_000),
+    ],
+    ids=[
+        "as requested",
+        "usage unknown",
+        "the log before the include",
+        "by the include",
+        "by the submit file",
+    ],
+)
+def test_memory_is_raised_where_the_log_has_no_job_ad(
+    unit: Path, table: str, before: int | None, raised: int
+) -> None:
+    if before:
+        append_line("memory.inc", f"proc_000000_memory = 900\nproc_000000_memory = {before}")
+    submit = Path("../proc.sub")
+    text = re.sub(r"_memory:\d+\)", "_memory:16000)", submit.read_text())
+    text = re.sub(r"request_cpus = \d+", "request_cpus = 8", text)
+    assert "request_memory = $($(node)_memory:16000)" in text
+    submit.write_text(text)
+    ended = "\t(1) Normal termination (return value 228)"
+    append_line(
+        "proc_000000.log", f"005 (012.000.000) 2026-01-01 00:01:00 Job terminated.\n{ended}\n{table}..."
+    )
+    write_report("proc_000000", 12, 50660)
+    assert finish_attempt("proc_000000", 228, 12, 0, 9) == RETRY
+    assert Path("memory.inc").read_text().splitlines()[-1] == f"proc_000000_memory = {raised}"
+    assert newest("proc_000000")["raised_memory_mb"] == raised
+
+
+def test_memory_that_could_not_be_raised_is_on_record(unit: Path) -> None:
+    Path("../proc.sub").unlink()
+    write_report("proc_000000", 12, 50660)
+    assert finish_attempt("proc_000000", 228, 12, 0, 9) == RETRY
+    assert newest("proc_000000")["raised_memory_mb"] is None
+    assert "proc_000000_memory" not in Path("memory.inc").read_text()
 
 
 def test_an_unknown_code_is_retried_and_called_unclassified(unit: Path) -> None:
