@@ -113,7 +113,8 @@ def _report(cluster: int, code: int) -> dict[str, object]:
     lumis = [{"run": 1, "lumi": number, "events": 10} for number in range(1, 11)]
     output = {
         "module": "out", "dataset": "/MinBias/Run2024A-Bench-v1/GEN", "site": SITE, "size_bytes": 1, "events": 100,
-        "lfn": "/store/unmerged/a.root", "adler32": "00000001", "lumis": lumis, "parents": [], "merged_from": [],
+        "lfn": "/store/unmerged/Run2024A/MinBias/GEN/Bench-v1/000000/a.root", "adler32": "00000001", "lumis": lumis,
+        "parents": [], "merged_from": [],
     }  # fmt: skip
     step = {"name": "GEN", "exit_code": code, "wall_sec": 50.0, "events_read": 0, "events_written": 100}
     return {

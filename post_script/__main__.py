@@ -14,12 +14,11 @@ def main() -> int:
         verb, *words = sys.argv[1:]
         return _VERBS[verb](words)
     except Exception as error:
-        _tell(error)
-        return RETRY
+        return _tell(error)
 
 
-def _tell(error: Exception) -> None:
-    """On the way out nothing may go wrong any more, a full disk included."""
+def _tell(error: Exception) -> int:
+    """The answer after an error. On the way out nothing may go wrong any more, a full disk included."""
     import traceback
 
     from post_script.files import append_line
@@ -27,9 +26,10 @@ def _tell(error: Exception) -> None:
     try:
         append_line(ERRORS, f"{' '.join(sys.argv[1:])}\n{traceback.format_exc()}")
         if sys.argv[1:2] == ["node"]:
-            _record_error(sys.argv[2:], f"{type(error).__name__}: {error}")
+            return _record_error(sys.argv[2:], f"{type(error).__name__}: {error}")
     except Exception:
         traceback.print_exc()
+    return RETRY
 
 
 def _node(words: list[str]) -> int:
@@ -39,12 +39,12 @@ def _node(words: list[str]) -> int:
     return node.finish_attempt(name, int(returned), _cluster(job_id), int(retry), int(most), "".join(run[:1]))
 
 
-def _record_error(words: list[str], error: str) -> None:
+def _record_error(words: list[str], error: str) -> int:
     from post_script import node
 
     name, returned, job_id, retry, most, *run = words
     cluster = _cluster(job_id)
-    node.record_error(name, int(returned), cluster, int(retry), int(most), "".join(run[:1]), error)
+    return node.record_error(name, int(returned), cluster, int(retry), int(most), "".join(run[:1]), error)
 
 
 def _cluster(job_id: str) -> int:

@@ -7,6 +7,7 @@ import os
 from post_script.files import clean, read_json
 from post_script.joblog import read_attempt, wall_seconds
 from post_script.names import MANIFEST, PILEUP, REMOVED, is_site_name, is_stop, job_report_path, report_path
+from post_script.outputs import MERGED, UNMERGED, own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ class Attempt:
         self.removal_reason: str = clean(self.log.get("removal_reason"), LONGEST_MESSAGE)
         self.hold_reason: str = clean(self.log.get("hold_reason"), LONGEST_MESSAGE)
         self.site = self._site()
-        self.lone = False
-        """Whether the exit code is no more than the eight bits of a process."""
         self.exit_code = self._exit_code()
+        self.lone = self.node != "landing" and 0 < self.exit_code < 256 and self.exit_code == self.returned
+        """Whether the exit code is no more than the eight bits of a process, whoever told them."""
         if self.exit_code != 0 and self.job_report is None:
             # Of a success the wrapper's own report says all; of a failure cmsRun may know more.
             self.job_report = self._read_job_report()
@@ -103,7 +104,7 @@ class Attempt:
         if self.returned == 0:
             # A wrapper that reports a failure and exits with 0 has failed; one that reports nothing as well.
             return reported if type(reported) is int and reported else REPORT_MISSING
-        return self._code_of_job_report() or self._lone_code()
+        return self._code_of_job_report() or self.returned
 
     def _may_have_run_once(self) -> bool:
         """Whether the job began, left no word, and has a step that must not run twice."""
@@ -135,10 +136,6 @@ class Attempt:
         from post_script.job_report import JobReport
 
         return JobReport(job_report_path(self.node, self.cluster), self.returned)
-
-    def _lone_code(self) -> int:
-        self.lone = True
-        return self.returned
 
     def job(self) -> dict[str, Any]:
         """The `job` block of post.json."""
@@ -177,7 +174,12 @@ class Attempt:
     def produced(self) -> dict[str, Any]:
         """What a good attempt leaves for the merge. The report itself may be gone by then; this record is not."""
         report = self.report or {}
-        return {key: report.get(key) for key in ("outputs", "steps", "inputs", "pilot", "site")}
+        pilot = report.get("pilot")
+        return {
+            **{key: self._entries(key) for key in ("outputs", "steps", "inputs")},
+            "pilot": pilot if isinstance(pilot, dict) else None,
+            "site": report.get("site"),
+        }
 
     def payload(self) -> dict[str, Any]:
         """The `cmssw` block of post.json: what the payload itself said."""
@@ -234,13 +236,17 @@ class Attempt:
         outputs = report.get("outputs")
         if not isinstance(outputs, list) or not is_site_name(report.get("site")):
             return "the report of a success names no outputs or no site"
-        for output in outputs:
-            texts = isinstance(output, dict) and all(
-                isinstance(output.get(k), str) for k in ("lfn", "dataset", "site")
-            )
-            if not texts or type(output.get("events")) is not int:
-                return "the report of a success names an output that is none"
+        if not outputs:
+            return None
+        own = own_files(outputs, read_json(MANIFEST) or {}, MERGED if self.node == "merge" else UNMERGED)
+        if len(own) < len(outputs) or not all(_is_whole(output) for output in own):
+            return "the report of a success names an output that is none"
         return None
+
+
+def _is_whole(output: dict[str, Any]) -> bool:
+    named = isinstance(output.get("dataset"), str) and is_site_name(output.get("site"))
+    return named and type(output.get("events")) is int
 
 
 def _own_report(node: str, cluster: int) -> dict[str, Any] | None:

@@ -46,26 +46,38 @@ class JobReport:
         return sum(int(count) for count in counts if count.isdigit() and count.isascii() and len(count) < 19)
 
     def bad_files(self, planned: list[str], with_pileup: bool) -> list[str]:
-        """Which files could not be used, by what the error, and files that were skipped or not found at first, say.
+        """Which files could not be used, by the first that names any: the error, what was skipped, fallbacks in vain.
 
-        The only planned one is it, unless it may as well be one that was mixed in.
+        A file whose fallback led to events is a good one. Where nothing is named the only planned file is it, unless
+        it may as well be one that was mixed in.
         """
-        told = "\n".join([self.message, *self._doubtful()])
-        named = [lfn for lfn in planned or self.input_files() if lfn in told]
-        return named or [lfn for lfn in planned if len(planned) == 1 and not with_pileup]
+        candidates = planned or self.input_files()
+        unread = set(candidates) - self._files_with_events()
+        for told, possible in (
+            (self.message, candidates),
+            (self._names_in("<SkippedFile"), candidates),
+            (self._names_in("<FallbackAttempt"), [lfn for lfn in candidates if lfn in unread]),
+        ):
+            named = [lfn for lfn in possible if lfn in told]
+            if named:
+                return named
+        return [lfn for lfn in planned if len(planned) == 1 and not with_pileup]
 
     def _inputs(self) -> list[str]:
         entries = [part.partition("</InputFile>")[0] for part in self._text.split("<InputFile>", _MOST)[1:]]
         return [entry for entry in entries if _element(entry, "InputType") in ("", "primaryFiles")]
 
-    def _doubtful(self) -> list[str]:
+    def _files_with_events(self) -> set[str]:
+        counts = [(_element(entry, "LFN"), _element(entry, "EventsRead")) for entry in self._inputs()]
+        return {lfn for lfn, count in counts if count.strip("0").isdigit()}
+
+    def _names_in(self, tag: str) -> str:
         """<SkippedFile Pfn="..." Lfn="..."/> and <FallbackAttempt Pfn="..." Lfn="..."/>"""
         found = []
-        for tag in ("<SkippedFile", "<FallbackAttempt"):
-            for part in self._text.split(tag, _MOST)[1:]:
-                attributes, _ = _tag(part[:_LONGEST_TAG], 0)
-                found += [_plain(_attribute(attributes, name)) for name in ("Lfn", "Pfn")]
-        return found
+        for part in self._text.split(tag, _MOST)[1:]:
+            attributes, _ = _tag(part[:_LONGEST_TAG], 0)
+            found += [_plain(_attribute(attributes, name)) for name in ("Lfn", "Pfn")]
+        return "\n".join(found)
 
     def metric(self, name: str) -> float | None:
         """A figure of the performance summaries, such as PeakValueRss; those of single modules do not count."""

@@ -20,8 +20,8 @@ _LONGEST = 8_000_000
 def read_attempt(path: str, cluster: int) -> dict[str, Any]:
     """What the log says of one attempt; keys that it says nothing of are missing.
 
-    executed, exit_code, exit_signal, removal_reason, hold_reason, schedd, memory_mb, cpu_sec, began and ended (the
-    first lines of those events), and under "ad" the job's attributes at its end.
+    executed, exit_code, exit_signal, removal_reason, hold_reason, schedd, memory_mb, cpu_sec, requested_memory_mb,
+    requested_cpus, began and ended (the first lines of those events), and under "ad" the job's attributes at its end.
     """
     attempt: dict[str, Any] = {"ad": {}}
     text = _read(path)
@@ -74,10 +74,19 @@ def _terminated(attempt: dict[str, Any], lines: list[str]) -> None:
             attempt["exit_signal"] = _integer(line.partition("(signal ")[2].partition(")")[0])
         elif "Run Remote Usage" in line:
             attempt["cpu_sec"] = _usage(line)
-        elif line.strip().startswith("Memory (MB)"):
-            words = line.partition(":")[2].split()
-            if len(words) == 3 and words[0].isdigit():
-                attempt["memory_mb"] = int(words[0])
+        elif line.strip().startswith(("Memory (MB)", "Cpus ")):
+            _resource(attempt, line)
+
+
+def _resource(attempt: dict[str, Any], line: str) -> None:
+    """Memory (MB)  :  3890  2000  2048: usage, request and allocated; what was not measured is left out."""
+    name, _, figures = line.partition(":")
+    words = figures.split()
+    memory = name.strip() != "Cpus"
+    if memory and len(words) == 3 and words[0].isdigit():
+        attempt["memory_mb"] = int(words[0])
+    if len(words) in (2, 3) and words[-2].isdigit():
+        attempt["requested_memory_mb" if memory else "requested_cpus"] = int(words[-2])
 
 
 def _usage(line: str) -> int | None:

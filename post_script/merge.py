@@ -7,7 +7,7 @@ import os
 import re
 
 from post_script.election import elected_site
-from post_script.files import read_json, write_json
+from post_script.files import clean, read_json, write_json
 from post_script.names import (
     DONE,
     LOST,
@@ -20,6 +20,7 @@ from post_script.names import (
     is_site_name,
     newest_path,
 )
+from post_script.outputs import LFN_LENGTH, MERGED, UNMERGED, own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from post_script.attempt import Attempt
 
 _FILE_KEYS = ("dataset", "lfn", "size_bytes", "events", "adler32", "lumis", "parents")
-_REPORT_NAME = re.compile(r"(proc_\d+)\.(\d+)\.report\.json")
+_REPORT_NAME = re.compile(r"(proc_\d+|merge)\.(\d+)\.report\.json")
+_LONGEST_REASON = 1000
 LFN = re.compile(r"/store(?:/[A-Za-z0-9_+=][A-Za-z0-9_.+=-]*)+")
-LFN_LENGTH = 500
 
 
 def collect() -> int:
@@ -43,8 +44,8 @@ def collect() -> int:
         return RETRY
     if is_produced(manifest):
         return SKIP
-    posts = {node: read_json(newest_path(node)) for node in manifest["nodes"]}
-    accepted = {node: post for node, post in posts.items() if post and post["answer"] == DONE}
+    posts = {node: read_json(newest_path(node)) or {} for node in manifest["nodes"]}
+    accepted = {node: post for node, post in posts.items() if _is_accepted(post, manifest)}
     if len(accepted) < len(posts):
         # Their nodes are done for DAGMan, so nothing would ever make these records again: the group begins anew.
         write_json(LOST, {"nodes": sorted(set(posts) - set(accepted))})
@@ -52,7 +53,7 @@ def collect() -> int:
     files = [
         dict(output, node=node) for node, post in accepted.items() for output in post["produced"]["outputs"]
     ]
-    leftovers = _unaccepted_outputs({node: post["cluster"] for node, post in accepted.items()})
+    leftovers, merged = _not_accepted(manifest, {node: post["cluster"] for node, post in accepted.items()})
     here = elected_site()
     write_json(
         MERGE_INPUT,
@@ -60,33 +61,46 @@ def collect() -> int:
             "version": 1,
             "files": files,
             "leftovers": [output["lfn"] for output in leftovers if output["site"] == here],
-            "elsewhere": [output for output in leftovers if output["site"] != here] + _merged_before(),
+            "elsewhere": [output for output in leftovers if output["site"] != here] + merged,
         },
     )
     return DONE
 
 
-def _unaccepted_outputs(accepted: dict[str, int]) -> list[dict[str, Any]]:
-    """What attempts that were not accepted staged out, or could not take back when they failed."""
-    found: list[dict[str, Any]] = []
+def _is_accepted(post: dict[str, Any], manifest: dict[str, Any]) -> bool:
+    """Whether a record is that of a success whose outputs are all the unit's own."""
+    produced = post.get("produced")
+    outputs = produced.get("outputs") if isinstance(produced, dict) else None
+    return (
+        post.get("answer") == DONE
+        and isinstance(outputs, list)
+        and len(own_files(outputs, manifest, UNMERGED)) == len(outputs)
+    )
+
+
+def _not_accepted(
+    manifest: dict[str, Any], accepted: dict[str, int]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What attempts that were not accepted staged out, or could not take back: unmerged files, and merged ones.
+
+    No job removes merged files: that needs a look at the records.
+    """
+    found: dict[str, list[dict[str, Any]]] = {UNMERGED: [], MERGED: []}
     for name in sorted(os.listdir(".")):
         match = _REPORT_NAME.fullmatch(name)
         if match and accepted.get(match.group(1)) != int(match.group(2)):
-            report = read_json(name) or {}
-            files = report.get("outputs", []) + report.get("left", [])
-            found += [{"lfn": file["lfn"], "site": report["site"]} for file in files]
-    return found
+            base = MERGED if match.group(1) == "merge" else UNMERGED
+            found[base] += _on_storage(read_json(name) or {}, manifest, base)
+    return found[UNMERGED], found[MERGED]
 
 
-def _merged_before() -> list[dict[str, Any]]:
-    """Files of merges that were not accepted. No job of the group removes them: that needs a look at the record."""
-    found = []
-    for name in sorted(os.listdir(".")):
-        if re.fullmatch(r"merge\.\d+\.report\.json", name):
-            report = read_json(name) or {}
-            files = report.get("outputs", []) + report.get("left", [])
-            found += [{"lfn": file["lfn"], "site": report["site"]} for file in files]
-    return found
+def _on_storage(report: dict[str, Any], manifest: dict[str, Any], base: str) -> list[dict[str, Any]]:
+    """The files that an attempt made and where they are, as far as its report can be understood."""
+    site = report.get("site")
+    if not is_site_name(site):
+        return []
+    files = [file for key in ("outputs", "left") for file in own_files(report.get(key), manifest, base)]
+    return [{"lfn": file["lfn"], "site": site} for file in files]
 
 
 def is_produced(manifest: dict[str, Any]) -> bool:
@@ -187,7 +201,7 @@ def _node_summary(plan: dict[str, Any], post: dict[str, Any]) -> dict[str, Any]:
     return {
         "cluster": post["cluster"],
         "events": plan["events"],
-        "events_read": sum(file["events_read"] for file in read) if plan["files"] else None,
+        "events_read": sum(_numbers(read, "events_read")) if plan["files"] else None,
         "first_event": plan["first_event"],
         "last_event": measured.get("last_event", plan["last_event"]),
         "files": [file["lfn"] for file in plan["files"]],
@@ -200,16 +214,22 @@ def _metrics(reports: list[dict[str, Any]]) -> dict[str, Any]:
     steps: dict[str, list[dict[str, Any]]] = {}
     for report in reports:
         for step in report["steps"] or []:
-            steps.setdefault(step["name"], []).append(step)
+            steps.setdefault(str(step.get("name")), []).append(step)
     return {name: {"jobs": len(found), **_spread(found)} for name, found in steps.items()}
 
 
 def _spread(steps: list[dict[str, Any]]) -> dict[str, Any]:
     spread = {}
     for key in ("wall_sec", "cpu_sec", "peak_rss_mb", "events_read", "events_written", "output_bytes"):
-        values = [step.get(key) or 0 for step in steps]
+        values = _numbers(steps, key)
         spread[key] = {"min": min(values), "mean": sum(values) / len(values), "max": max(values)}
     return spread
+
+
+def _numbers(entries: list[dict[str, Any]], key: str) -> list[int | float]:
+    """What no number is counts as 0: a measurement that a job got wrong is no reason to lose its output."""
+    values = (entry.get(key) for entry in entries)
+    return [value if isinstance(value, (int, float)) else 0 for value in values]
 
 
 def record_removals(report: dict[str, Any] | None) -> None:
@@ -220,7 +240,10 @@ def record_removals(report: dict[str, Any] | None) -> None:
         names = [file["lfn"] for file in merged["files"]] + merged["leftovers"]
         left = [{"lfn": lfn, "reason": "the cleanup did not report"} for lfn in names]
     else:
-        left = report.get("left", [])
-    removals = [{"lfn": entry["lfn"], "site": here, "reason": entry["reason"]} for entry in left]
+        left = own_files(report.get("left"), read_json(MANIFEST) or {}, UNMERGED)
+    removals = [
+        {"lfn": entry["lfn"], "site": here, "reason": clean(entry.get("reason"), _LONGEST_REASON)}
+        for entry in left
+    ]
     removals += [dict(entry, reason="of an attempt that was not accepted") for entry in merged["elsewhere"]]
     write_json(REMOVALS, {"version": 1, "files": removals})

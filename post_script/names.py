@@ -16,6 +16,9 @@ DONE, RETRY, GIVE_UP, ABORT, NOT_YET = 0, 1, 42, 43, 75
 SKIP = 77
 """What a PRE script answers when its node is done already: DAGMan runs neither job nor POST."""
 
+SPARE_RETRIES = 6
+"""Beside the node's own attempts, for failures that are not its own. DAGMan is given more than anybody can ask for."""
+
 NOT_SUBMITTED, REMOVED, LOG_ERROR, PRE_FAILED = -1001, -1002, -1003, -1004
 """What DAGMan says of a job instead of an exit code."""
 

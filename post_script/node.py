@@ -13,6 +13,7 @@ from post_script.names import (
     POLICY,
     RETRY,
     SITE_INCLUDE,
+    SPARE_RETRIES,
     attempt_path,
     newest_path,
     role_of,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG_LINES = 200
+MOST_ERRORS = 3 + SPARE_RETRIES
+"""After so many retries a node is given up over errors of the script itself: the policy may be what cannot be read."""
 
 
 def finish_attempt(
@@ -132,11 +135,12 @@ def _standing(node: str, cluster: int, run: str, most_retries: int) -> dict[str,
 
 def record_error(
     node: str, returned: int, cluster: int, retry: int, most_retries: int, run: str, error: str
-) -> None:
-    """The script itself failed: say so where people look, and let the node be tried again."""
+) -> int:
+    """The script itself failed: say so where people look, and let the node be tried again. The answer to DAGMan."""
+    last = retry >= min(most_retries, MOST_ERRORS)
     classification = {
         "category": "transient",
-        "retryable": retry < most_retries,
+        "retryable": not last,
         "action": "retry",
         "outcome": "error",
         "elect_again": False,
@@ -151,8 +155,8 @@ def record_error(
         "run": run,
         "timestamp": _now(),
         **_standing(node, cluster, run, most_retries),
-        "final": retry >= most_retries,
-        "answer": RETRY if retry < most_retries else GIVE_UP,
+        "final": last,
+        "answer": GIVE_UP if last else RETRY,
         "job": {"exit_code": returned, "site": None},
         "cmssw": {},
         "classification": classification,
@@ -161,6 +165,7 @@ def record_error(
     }
     # Under the newest name only: should DAGMan ask again for this attempt, it is judged anew.
     write_json(newest_path(node), post)
+    return GIVE_UP if last else RETRY
 
 
 def _record(post: dict[str, Any]) -> None:

@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Tuple
 
-    Rank = Tuple[int, int, bool, bool, bool, bool, str]
+    Rank = Tuple[int, int, bool, bool, bool, bool, bool, str]
     """How the exit code fits, a narrow range before a wide one, then whether the rule asks for a reason, a message, a
-    site, and whether the request brought it. The name decides the rest, so that something always does."""
+    site, a kind of node, and whether the request brought it. The name decides the rest, so that something does."""
 
 VERSION = 2
 EXACT, RANGE, LOW_BYTE, ANY = 3, 2, 1, 0
@@ -77,14 +77,14 @@ def _by_rank(ranked: tuple[Rank, dict[str, Any]]) -> Rank:
 def _rank(rule: dict[str, Any], failure: Failure) -> Rank | None:
     """How specific a rule is for a failure; None when it does not fit. Its message is looked at later."""
     fit = _code_fit(rule, failure)
-    reason, sites = rule.get("reason", ""), rule.get("sites")
+    reason, sites, nodes = rule.get("reason", ""), rule.get("sites"), rule.get("nodes")
     if fit is None or not failure.reason.startswith(reason) or (sites and failure.site not in sites):
         return None
-    if failure.role not in rule.get("nodes", (failure.role,)):
+    if nodes and failure.role not in nodes:
         return None
+    asked = bool(reason), bool(rule.get("message")), bool(sites), bool(nodes)
     kind, width = fit
-    of_request = bool(rule.get("of_request"))
-    return kind, -width, bool(reason), bool(rule.get("message")), bool(sites), of_request, rule["name"]
+    return (kind, -width, *asked, bool(rule.get("of_request")), rule["name"])
 
 
 def _code_fit(rule: dict[str, Any], failure: Failure) -> tuple[int, int] | None:

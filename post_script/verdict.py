@@ -7,7 +7,7 @@ import time
 from post_script.attempt import LONGEST_MESSAGE
 from post_script.files import append_line, clean
 from post_script.history import classification, earlier_attempts
-from post_script.names import ABORT, GIVE_UP, MEMORY_INCLUDE, RETRY, role_of
+from post_script.names import ABORT, GIVE_UP, MEMORY_INCLUDE, RETRY, SPARE_RETRIES, role_of
 from post_script.policy import UNCLASSIFIED, Failure, classify, fitting_rules, load_policy, with_category
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ def decide(attempt: Attempt, reason: str, post: dict[str, Any], retry: int, most
     policy = load_policy()
     verdict = Verdict(attempt, policy, reason, post, retry, most_retries)
     if verdict.answer == RETRY and verdict.rule.get("raise_memory"):
-        _raise_memory(attempt, policy)
+        post["raised_memory_mb"] = _raise_memory(attempt, policy)
     return verdict
 
 
@@ -47,8 +47,8 @@ class Verdict:
         self.script: dict[str, Any] | None = None
         self.handler: dict[str, Any] | None = None
         self._post = post
-        self._last = retry >= most_retries
         self._role = role_of(attempt.node)
+        self._last = retry >= min(most_retries, self._most_retries())
         self._all = earlier_attempts(attempt.node, attempt.cluster)
         self._of_run = [earlier for earlier in self._all if earlier.get("run", "") == post["run"]]
         self._bad_files = attempt.bad_input_files()
@@ -85,8 +85,10 @@ class Verdict:
         rule = self.rule
         if rule.get("abort"):
             return ABORT, self._no_handler()
-        if self.attempt.stopped or rule.get("begin_again"):
+        if self.attempt.stopped:
             return RETRY, "retried"
+        if rule.get("begin_again"):
+            return (GIVE_UP, "attempts exhausted") if self._last else (RETRY, "retried")
         if not rule.get("by_hand"):
             self.handler = self._matching_handler()
         if self.handler:
@@ -142,6 +144,12 @@ class Verdict:
 
     def _attempts(self) -> int:
         return int(self.policy["attempts"][self._role])
+
+    def _most_retries(self) -> int:
+        """What the node, and a rule or a handler beside it, may use up; failures that use up nothing end here too."""
+        wanted = [rule.get("attempts") or 0 for rule in self.policy["rules"]]
+        wanted += [handler["max_retries"] for handler in self.policy.get("handlers") or ()]
+        return self._attempts() - 1 + max(wanted, default=0) + SPARE_RETRIES
 
     def _cool_off_sec(self) -> float:
         """How long to wait before the next attempt: twice as long after each one."""
@@ -212,13 +220,43 @@ def _seen_by_rules(attempt: Attempt, reason: str, log_tail: str) -> Failure:
     return Failure(attempt.exit_code, message, attempt.removal_reason, attempt.site, attempt.lone, role)
 
 
-def _raise_memory(attempt: Attempt, policy: dict[str, Any]) -> None:
-    """More for the next attempt, as much as a job of so many cores may have, and never less than it had."""
-    had, cores = attempt.log["ad"].get("RequestMemory"), attempt.log["ad"].get("RequestCpus")
-    if type(had) is not int:
-        return
-    cap = policy.get("memory_cap_mb") or policy["memory_cap_mb_per_core"] * (
-        cores if type(cores) is int else 1
-    )
-    raised = max(had, min(int(had * policy["memory_factor"]), cap))
+def _raise_memory(attempt: Attempt, policy: dict[str, Any]) -> int | None:
+    """More for the next attempt, as much as a job of so many cores may have, and never less than it had.
+
+    None where nobody knows what it had: then it stays so.
+    """
+    ad, log = attempt.log["ad"], attempt.log
+    had = _whole(ad.get("RequestMemory"), log.get("requested_memory_mb")) or _asked_for(attempt.node)
+    if had is None:
+        return None
+    cores = _whole(ad.get("RequestCpus"), log.get("requested_cpus")) or _usual(attempt.node, "cpus") or 1
+    cap = policy.get("memory_cap_mb") or policy["memory_cap_mb_per_core"] * cores
+    raised: int = max(had, min(int(had * policy["memory_factor"]), cap))
     append_line(MEMORY_INCLUDE, f"{attempt.node}_memory = {raised}")
+    return raised
+
+
+def _whole(*candidates: Any) -> int | None:
+    """The first whole number: a pool may give an expression, or nothing."""
+    return next((number for number in candidates if type(number) is int and number > 0), None)
+
+
+def _asked_for(node: str) -> int | None:
+    """The memory that the node's job asks for: its last line in memory.inc, else what all of its kind have."""
+    raised = _last_value(MEMORY_INCLUDE, f"{node}_memory")
+    return int(raised) if raised.isdigit() else _usual(node, "memory")
+
+
+def _usual(node: str, resource: str) -> int | None:
+    """What the submit file asks for: request_cpus = 8, request_memory = $($(node)_memory:2048)."""
+    digits = _last_value(f"../{role_of(node)}.sub", f"request_{resource}").rpartition(":")[2].rstrip(")")
+    return int(digits) if digits.isdigit() else None
+
+
+def _last_value(path: str, name: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.partition("=") for line in file]
+    except OSError:
+        return ""
+    return next((value.strip() for key, _, value in reversed(lines) if key.strip() == name), "")

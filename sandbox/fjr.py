@@ -70,9 +70,11 @@ class StepReport:
     errors: tuple[tuple[int, str], ...] = ()
 
     @property
-    def doubtful_files(self) -> tuple[str, ...]:
-        """Names of files that were skipped, or opened only elsewhere."""
-        return self.skipped_files + self.fallback_files
+    def unread_fallbacks(self) -> tuple[str, ...]:
+        """Names of files that were not found at first, and then not read either; for all others the fallback helped."""
+        read = [entry for entry in self.inputs + self.pileup if entry.events_read > 0]
+        names = [name for entry in read for name in (entry.lfn, entry.pfn) if name]
+        return tuple(told for told in self.fallback_files if not any(name in told for name in names))
 
     @property
     def says_failed(self) -> bool:

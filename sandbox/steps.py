@@ -135,13 +135,14 @@ def run_step(
         flush=True,
     )
     if code:
+        bad_inputs, bad_pileup = blamed(code, message, report, record["input_files"], mixed)
         raise Failure(
             code,
             message,
             step=step.name,
-            bad_input_files=_bad_inputs(code, _told(report, message), record["input_files"], bool(mixed)),
+            bad_input_files=bad_inputs,
             log_tail=log_tail(folder / LOG),
-            bad_pileup_files=_bad_pileup(code, _told(report, message), mixed),
+            bad_pileup_files=bad_pileup,
         )
     return StepResult(metrics, report, written)
 
@@ -292,18 +293,19 @@ def _metrics(
     )
 
 
-def _bad_inputs(code: int, told: str, inputs: Sequence[dict[str, Any]], with_pileup: bool) -> list[str]:
-    """Which of the job's input files the step could not use; the only one is it, unless there was pile-up as well."""
+def blamed(
+    code: int, message: str, report: fjr.StepReport, inputs: Sequence[dict[str, Any]], mixed: PileUp | None
+) -> tuple[list[str], list[str]]:
+    """Which input files and which pile-up the step could not use, by the first that names any: error, skip, fallback.
+
+    Where none does, the only input file is it, unless there was pile-up as well.
+    """
     if code not in INPUT_CODES:
-        return []
+        return [], []
     files = [item for item in inputs if item["lfn"]]
-    named = [item["lfn"] for item in files if item["lfn"] in told or item["pfn"] in told]
-    return named or [item["lfn"] for item in files if len(files) == 1 and not with_pileup]
-
-
-def _bad_pileup(code: int, told: str, mixed: PileUp | None) -> list[str]:
-    return mixed.named_in(told) if mixed and code in INPUT_CODES else []
-
-
-def _told(report: fjr.StepReport, message: str) -> str:
-    return "\n".join((report.message, *report.doubtful_files, message))
+    for told in (message, "\n".join(report.skipped_files), "\n".join(report.unread_fallbacks)):
+        named = [item["lfn"] for item in files if item["lfn"] in told or item["pfn"] in told]
+        pileup = mixed.named_in(told) if mixed else []
+        if named or pileup:
+            return named, pileup
+    return [item["lfn"] for item in files if len(files) == 1 and not mixed], []

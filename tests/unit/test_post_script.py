@@ -1,6 +1,7 @@
 """The scripts around the jobs, on the files that HTCondor and the sandbox leave."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from wms2.dagman.round_folder import write_round
 from wms2.models.merge_output import MergeOutput
 
 MERGED_BASE = "/store/mc/Run2024A/MinBias/GEN-SIM/Test-v1/000000"
+UNMERGED_BASE = MERGED_BASE.replace("/mc/", "/unmerged/")
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
 
 
@@ -52,7 +54,7 @@ def write_report(node: str, cluster: int, exit_code: int = 0, **more: Any) -> No
     output = {
         "module": "RAWSIMoutput",
         "dataset": DATASET,
-        "lfn": f"/store/unmerged/{node}_{cluster}.root",
+        "lfn": f"{UNMERGED_BASE}/{node}_{cluster}.root",
         "site": "T2_DE_DESY",
         "size_bytes": 10,
         "events": 100,
@@ -106,7 +108,7 @@ def test_a_success_is_done_and_recorded(unit: Path) -> None:
     assert post["final"]
     assert post["job"]["site"] == "T2_DE_DESY"
     assert post["job"]["wall_time_sec"] == 3.0
-    assert post["cmssw"]["output_files"] == ["/store/unmerged/proc_000000_12.root"]
+    assert post["cmssw"]["output_files"] == [f"{UNMERGED_BASE}/proc_000000_12.root"]
 
 
 def test_the_long_exit_code_of_the_report_decides(unit: Path) -> None:
@@ -185,6 +187,57 @@ def test_memory_is_raised_by_half_after_a_memory_failure_and_capped(
     assert Path("memory.inc").read_text().splitlines()[-1] == f"proc_000000_memory = {raised}"
 
 
+TABLE = """\tPartitionable Resources :    Usage  Request Allocated
+\t   Cpus                 :     0.92        {cpus}         1
+\t   Memory (MB)          : {usage}     {memory}      8192
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "before", "raised"),
+    [
+        (TABLE.format(cpus=1, usage=3890, memory=1800), None, 2700),
+        (TABLE.format(cpus=4, usage="", memory=6000), None, 9000),
+        (TABLE.format(cpus=1, usage=3890, memory=1800), 1000, 2700),
+        ("", 1200, 1800),
+        ("", None, 24_000),
+    ],
+    ids=[
+        "as requested",
+        "usage unknown",
+        "the log before the include",
+        "by the include",
+        "by the submit file",
+    ],
+)
+def test_memory_is_raised_where_the_log_has_no_job_ad(
+    unit: Path, table: str, before: int | None, raised: int
+) -> None:
+    if before:
+        append_line("memory.inc", f"proc_000000_memory = 900\nproc_000000_memory = {before}")
+    submit = Path("../proc.sub")
+    text = re.sub(r"_memory:\d+\)", "_memory:16000)", submit.read_text())
+    text = re.sub(r"request_cpus = \d+", "request_cpus = 8", text)
+    assert "request_memory = $($(node)_memory:16000)" in text
+    submit.write_text(text)
+    ended = "\t(1) Normal termination (return value 228)"
+    append_line(
+        "proc_000000.log", f"005 (012.000.000) 2026-01-01 00:01:00 Job terminated.\n{ended}\n{table}..."
+    )
+    write_report("proc_000000", 12, 50660)
+    assert finish_attempt("proc_000000", 228, 12, 0, 9) == RETRY
+    assert Path("memory.inc").read_text().splitlines()[-1] == f"proc_000000_memory = {raised}"
+    assert newest("proc_000000")["raised_memory_mb"] == raised
+
+
+def test_memory_that_could_not_be_raised_is_on_record(unit: Path) -> None:
+    Path("../proc.sub").unlink()
+    write_report("proc_000000", 12, 50660)
+    assert finish_attempt("proc_000000", 228, 12, 0, 9) == RETRY
+    assert newest("proc_000000")["raised_memory_mb"] is None
+    assert "proc_000000_memory" not in Path("memory.inc").read_text()
+
+
 def test_an_unknown_code_is_retried_and_called_unclassified(unit: Path) -> None:
     assert run_node("proc_000000", 12, exit_code=77) == RETRY
     assert newest("proc_000000")["classification"]["category"] == "unclassified"
@@ -240,9 +293,98 @@ def test_the_merge_reads_exactly_the_accepted_files(unit: Path) -> None:
     merged = read_json("merge_input.json")
     assert merged is not None
     assert [file["lfn"] for file in merged["files"]] == [
-        f"/store/unmerged/proc_{number:06d}_{20 + number}.root" for number in range(3)
+        f"{UNMERGED_BASE}/proc_{number:06d}_{20 + number}.root" for number in range(3)
     ]
-    assert merged["leftovers"] == ["/store/unmerged/proc_000000_10.root"]
+    assert merged["leftovers"] == [f"{UNMERGED_BASE}/proc_000000_10.root"]
+
+
+@pytest.mark.parametrize(
+    "lfn",
+    [
+        "/store/data/Run2024A/EGamma/RAW/v1/precious.root",
+        MERGED_BASE + "/precious.root",
+        UNMERGED_BASE.replace("000000", "000001") + "/precious.root",
+        UNMERGED_BASE + "x/precious.root",
+        UNMERGED_BASE + "/../precious.root",
+        UNMERGED_BASE + "//precious.root",
+        UNMERGED_BASE + "/a b.root",
+        UNMERGED_BASE,
+        UNMERGED_BASE + "/" + 500 * "x",
+    ],
+)
+def test_a_report_that_names_a_file_of_somebody_else_never_has_it_deleted(unit: Path, lfn: str) -> None:
+    election.elect("T2_DE_DESY")
+    wrong = {"dataset": DATASET, "lfn": lfn, "site": "T2_DE_DESY", "events": 100}
+    assert run_node("proc_000000", 10, outputs=[wrong]) == RETRY
+    assert newest("proc_000000")["classification"]["rule"] == "unusable-result"
+    assert run_node("proc_000000", 11, exit_code=77, left=[{"lfn": lfn, "reason": "left"}]) == RETRY
+    run_all_nodes()
+    write_report("merge", 29, 8001, left=[{"lfn": lfn.replace(MERGED_BASE, "/store/mc"), "reason": "left"}])
+    assert collect() == DONE
+    merged = read_json("merge_input.json") or {}
+    assert (merged["leftovers"], merged["elsewhere"]) == ([], [])
+    assert run_node("cleanup", 40, left=[{"lfn": lfn, "reason": "left"}], outputs=[]) == DONE
+    assert (read_json("removals.json") or {})["files"] == []
+
+
+def test_a_file_of_one_dataset_is_none_of_another(unit: Path) -> None:
+    wrong = {"dataset": DATASET + "X", "lfn": f"{UNMERGED_BASE}/a.root", "site": "T2_DE_DESY", "events": 1}
+    assert run_node("proc_000000", 10, outputs=[wrong]) == RETRY
+
+
+def test_what_failed_attempts_left_goes_to_the_cleanup_and_what_merges_left_does_not(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    lfn, merged_lfn = f"{UNMERGED_BASE}/left.root", f"{MERGED_BASE}/left.root"
+    assert run_node("proc_000000", 11, exit_code=77, left=[{"lfn": lfn, "reason": "killed"}]) == RETRY
+    run_all_nodes()
+    write_report("merge", 29, 8001, left=[{"lfn": merged_lfn, "reason": "killed"}])
+    assert collect() == DONE
+    merged = read_json("merge_input.json") or {}
+    assert merged["leftovers"] == [lfn]
+    assert merged["elsewhere"] == [{"lfn": merged_lfn, "site": "T2_DE_DESY"}]
+
+
+@pytest.mark.parametrize("node", ["proc_000000", "merge"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"outputs": null, "left": null, "site": "T2_DE_DESY"}',
+        '{"outputs": [{"lfn": "/store/x.root"}]}',
+        '{"outputs": ["x", null, 3], "left": [[]], "site": 1}',
+        '{"outputs": 3, "left": {"a": 1}, "site": "T2_DE_DESY"}',
+        '{"outputs": [{}, {"lfn": null}, {"lfn": {}, "dataset": []}], "site": "T2_DE_DESY"}',
+        "[1]",
+    ],
+)
+def test_a_malformed_report_of_an_earlier_attempt_does_not_block_the_merge(
+    unit: Path, node: str, text: str
+) -> None:
+    run_all_nodes()
+    Path(f"{node}.5.report.json").write_text(text)
+    assert collect() == DONE
+    merged = read_json("merge_input.json") or {}
+    assert (len(merged["files"]), merged["leftovers"], merged["elsewhere"]) == (3, [], [])
+
+
+@pytest.mark.parametrize("produced", [None, {}, {"outputs": None}, {"outputs": [{"lfn": "/store/x.root"}]}])
+def test_an_accepted_record_that_cannot_be_merged_from_lets_the_group_begin_anew(
+    unit: Path, produced: dict[str, Any] | None
+) -> None:
+    run_all_nodes()
+    write_json("proc_000001.post.json", dict(newest("proc_000001"), produced=produced))
+    assert collect() == RETRY
+    assert read_json("lost.json") == {"nodes": ["proc_000001"]}
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [None], [{"name": [], "wall_sec": "long"}], {"a": 1}])
+@pytest.mark.parametrize("key", ["steps", "inputs", "pilot"])
+def test_figures_that_a_job_got_wrong_do_not_lose_its_output(unit: Path, key: str, wrong: Any) -> None:
+    run_all_nodes()
+    assert run_node("proc_000000", 25, **{key: wrong}) == DONE
+    assert collect() == DONE
+    merge_report()
+    assert finish_attempt("merge", 0, 30, 0, 2) == DONE
+    MergeOutput.model_validate_json(Path("merge_output.json").read_bytes())
 
 
 def test_the_merge_waits_for_every_node(unit: Path) -> None:
@@ -404,7 +546,7 @@ def test_cleanup_never_fails_a_group_and_lists_what_it_left(unit: Path) -> None:
     removals = read_json("removals.json")
     assert removals is not None
     assert {entry["lfn"] for entry in removals["files"]} == {
-        f"/store/unmerged/proc_{number:06d}_{20 + number}.root" for number in range(3)
+        f"{UNMERGED_BASE}/proc_{number:06d}_{20 + number}.root" for number in range(3)
     }
 
 
@@ -434,6 +576,29 @@ def test_a_group_whose_site_is_bad_elects_another(unit: Path) -> None:
     assert not Path("proc_000001.post.json").exists()
     assert prepare("mg_000000") == DONE
     assert not Path("election_1").exists()
+
+
+@pytest.mark.parametrize("code", [8020, 8021, 8022, 8027])
+def test_a_damaged_unmerged_file_makes_the_group_run_all_over_again_at_another_site(
+    unit: Path, code: int
+) -> None:
+    message = f"{UNMERGED_BASE}/a.root is not what its node staged out: its size or adler32 differs"
+    for cluster, site in ((50, "T2_DE_DESY"), (60, "T1_US_FNAL")):
+        election.elect(site)
+        Path("group.dag.rescue001").write_text("DONE landing\nDONE proc_000000\n")
+        for attempt, answer in ((0, RETRY), (1, GIVE_UP)):
+            write_log(
+                "merge",
+                cluster + attempt,
+                site=site,
+                end=f"\t(1) Normal termination (return value {code % 256})",
+            )
+            write_report("merge", cluster + attempt, code, exit_message=message, site=site)
+            assert finish_attempt("merge", code % 256, cluster + attempt, attempt, 8, site) == answer
+        assert newest("merge")["classification"]["rule"] == "unmerged-not-readable"
+        assert judge("mg_000000", 1) == RETRY
+        assert prepare("mg_000000") == DONE
+        assert not Path("group.dag.rescue001").exists()
 
 
 def test_a_site_name_that_begins_like_another_is_not_avoided_with_it(unit: Path) -> None:

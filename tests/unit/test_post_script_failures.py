@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from bench import post
 from bench.case import Case, measure
@@ -22,9 +23,12 @@ from post_script.names import DONE, GIVE_UP, NOT_YET, RETRY, is_site_name
 from post_script.node import finish_attempt
 from tests.factories import simulation, snapshot
 from tests.unit.test_post_script import newest, run_node, write_log, write_report
+from wms2.cli import app
 from wms2.core.planning import plan_round
+from wms2.dagman.policy_file import add_rules
 from wms2.dagman.round_folder import write_round
 from wms2.models.plan import Limits
+from wms2.models.policy import MOST_ATTEMPTS, FailureRule
 
 NODE = "proc_000000"
 PYTHONS = sorted({sys.executable, "/usr/bin/python3"})
@@ -103,12 +107,30 @@ def test_a_rule_that_counts_its_own_attempts_does_so_for_failures_of_the_site_to
     assert verdict()["elect_again"]
 
 
-def test_the_spare_retries_of_dagman_cover_what_rules_and_handlers_want(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def retries_in(unit: Path, node: str) -> int:
+    """Those that DAGMan is given."""
+    return int((unit / "group.dag").read_text().partition(f"RETRY {node} ")[2].split()[0])
+
+
+def test_attempts_that_a_release_or_a_verdict_gives_while_the_dag_runs_are_honoured(unit: Path) -> None:
+    most = retries_in(unit, NODE)
+    rule = {"name": "licence", "category": "transient", "exit_codes": [40], "attempts": MOST_ATTEMPTS}
+    add_rules(Path("../policy.json"), [FailureRule.model_validate(rule)], MOST_ATTEMPTS)
+    by_rule = [fail(100 + n, 40, retry=n, most=most) for n in range(MOST_ATTEMPTS)]
+    assert by_rule == [RETRY] * (MOST_ATTEMPTS - 1) + [GIVE_UP]
+    by_node = [fail(200 + n, 99303, "8", n, most) for n in range(MOST_ATTEMPTS)]
+    assert by_node == [RETRY] * (MOST_ATTEMPTS - 1) + [GIVE_UP]
+
+
+@pytest.mark.parametrize("code", [-1001, -1004])
+def test_failures_that_use_up_no_attempt_end_long_before_the_retries_of_dagman_do(
+    unit: Path, code: int
 ) -> None:
-    rules = [{"name": "licence", "category": "transient", "exit_codes": [40], "attempts": 15}]
-    unit = make_unit(tmp_path, monkeypatch, failure_rules=rules)
-    assert f"RETRY {NODE} 24 UNLESS-EXIT 42" in (unit / "group.dag").read_text()
+    most = retries_in(unit, NODE)
+    answers = [finish_attempt(NODE, code, 0, retry, most, "7") for retry in range(10)]
+    assert answers == [RETRY] * 9 + [GIVE_UP]
+    assert newest(NODE)["final"]
+    assert judge("mg_000000", 1) == (RETRY if code == -1001 else GIVE_UP)
 
 
 def test_an_unreadable_input_is_bad_data_once_it_was_seen_at_two_sites(unit: Path) -> None:
@@ -171,8 +193,8 @@ def test_an_error_of_the_script_itself_is_on_record_and_retried(
     assert main() == RETRY
     assert (verdict()["outcome"], newest(NODE)["job"]["exit_code"]) == ("error", 1)
     assert not newest(NODE)["final"]
-    monkeypatch.setattr("sys.argv", ["post", "node", NODE, "1", "13.0", "9", "9", "7"])
-    assert main() == RETRY
+    monkeypatch.setattr("sys.argv", ["post", "node", NODE, "1", "13.0", "9", "46", "7"])
+    assert main() == GIVE_UP
     assert newest(NODE)["final"]
     assert judge("mg_000000", 1) == GIVE_UP
 
@@ -382,6 +404,24 @@ def test_the_exit_code_comes_from_whoever_can_be_trusted(
     assert newest(NODE)["job"]["exit_code"] == expected
     if job_report == expected:
         assert newest(NODE)["cmssw"]["error_message"] == "broken & <b>"
+
+
+@pytest.mark.parametrize("who", ["nobody", "the wrapper", "cmsRun"])
+@pytest.mark.parametrize(
+    "code", [50, 65, 66, 67, 71, 74, 77, 81, 84, 85, 92, 134, 137, 139, 143, 195, 228, 233]
+)
+def test_eight_bits_mean_what_explain_says_whoever_reports_them(unit: Path, who: str, code: int) -> None:
+    write_log(NODE, 1, end=f"\t(1) Normal termination (return value {code})")
+    if who == "the wrapper":
+        write_report(NODE, 1, code)
+    if who == "cmsRun":
+        error = f'<FrameworkError ExitStatus="{code}" Type="X">it broke</FrameworkError>'
+        Path(f"{NODE}.1.fjr.xml").write_text(f"<FrameworkJobReport>{error}</FrameworkJobReport>")
+    finish_attempt(NODE, code, 1, 0, 9)
+    explained = json.loads(CliRunner().invoke(app, ["policy", "explain", str(code), "--json"]).stdout)
+    found = {key: verdict()[key] for key in ("rule", "category", "confidence")}
+    assert found == {key: explained[key] for key in found}
+    assert newest(NODE)["job"]["exit_code"] == code
 
 
 def test_the_record_has_the_fields_that_the_specification_asks_for(unit: Path) -> None:

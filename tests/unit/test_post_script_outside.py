@@ -334,6 +334,7 @@ FIRST, SECOND = (
     "/store/data/Run2024A/JetMET0/RAW/v1/first.root",
     "/store/data/Run2024A/JetMET0/RAW/v1/second.root",
 )
+THIRD = FIRST.replace("first", "third")
 
 
 def entry(lfn: str, events: int, kind: str = "primaryFiles") -> str:
@@ -359,13 +360,25 @@ def reads(unit: Path, *lfns: str) -> None:
             error(8021, "it broke") + f'<SkippedFile Pfn="root://a/{SECOND}" Lfn="{SECOND}"/>',
             [SECOND],
         ),
-        ([FIRST, SECOND], error(8020, "it broke") + f"<FallbackAttempt Lfn='{FIRST}' Pfn=''/>", [FIRST]),
+        ([FIRST, THIRD], error(8020, "it broke") + f"<FallbackAttempt Lfn='{THIRD}' Pfn=''/>", [THIRD]),
+        ([FIRST, SECOND], error(8020, "it broke") + f"<FallbackAttempt Lfn='{FIRST}' Pfn=''/>", []),
+        (
+            [FIRST, SECOND],
+            f'<FallbackAttempt Pfn="root://far/{FIRST}" Lfn="{FIRST}"/>' + error(8021, f"Reading {SECOND}"),
+            [SECOND],
+        ),
+        (
+            [FIRST, SECOND, THIRD],
+            f"<FallbackAttempt Lfn='{THIRD}' Pfn=''/><SkippedFile Pfn='' Lfn='{SECOND}'/>"
+            + error(8021, "it broke"),
+            [SECOND],
+        ),
         ([FIRST, SECOND], error(8021, "it broke"), []),
         ([FIRST], error(8021, "it broke"), [FIRST]),
         ([FIRST], error(8001, f"something else than {FIRST}"), []),
         ([], error(8021, f"Failed to read {FIRST}"), [FIRST]),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_where_the_wrapper_left_no_word_cmsrun_names_the_bad_files(
     unit: Path, planned: list[str], told: str, bad: list[str]

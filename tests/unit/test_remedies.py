@@ -42,7 +42,7 @@ def test_what_cannot_be_dropped_is_said_in_a_sentence(
         {"hold_threshold": 0.0},
         {"max_rescues": 101},
         {"attempts": 0},
-        {"attempts": 10},
+        {"attempts": 21},
     ],
 )
 def test_changes_that_would_end_in_a_file_are_checked_first(hostile: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def test_a_whole_report_is_read(path: Path) -> None:
     [entry] = report.outputs
     assert (entry.module, entry.pfn, entry.events) == ("AODoutput", "out.root", 10)
     assert entry.lumis == (fjr.Lumi(1, 5, 4), fjr.Lumi(1, 6, None), fjr.Lumi(1, 7, None))
-    assert "/store/data/b.root" in report.doubtful_files
+    assert "/store/data/b.root" in report.unread_fallbacks
 
 
 def test_an_error_without_a_status_is_some_other_exception(path: Path) -> None:
@@ -230,6 +230,13 @@ def test_a_report_of_cmssw_is_read_whole(path: Path) -> None:
     assert output.lumis == (fjr.Lumi(1, 5, 4), fjr.Lumi(1, 6, 6))
     assert (report.skipped_files, "/store/data/a.root" in report.fallback_files) == ((), True)
     assert read(path, GOOD).exit_code == 0
+
+
+def test_a_file_that_a_fallback_found_and_that_was_read_is_in_no_doubt(path: Path) -> None:
+    opened = FALLBACK.replace("far.example/", "far.example//eos/cms")
+    assert read(path, FAILED.replace(FALLBACK, opened)).unread_fallbacks == ()
+    never_read = FAILED.replace(FALLBACK, opened.replace("/store/data/a.root", "/store/data/c.root"))
+    assert "/store/data/c.root" in read(path, never_read).unread_fallbacks
 
 
 def test_a_report_that_breaks_off_anywhere_keeps_what_was_complete_and_is_no_success(path: Path) -> None:

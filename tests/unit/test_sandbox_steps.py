@@ -10,7 +10,7 @@ import pytest
 
 from sandbox import fjr, products
 from sandbox.report import Report, StepMetrics
-from sandbox.steps import may_run_again
+from sandbox.steps import blamed, may_run_again
 from tests.unit.sandbox_kit import Finished, Record, Site, finish, manifest, of_files, output, step
 from wms2.local.payload import check, make_inputs
 
@@ -53,6 +53,24 @@ def test_a_missing_output_is_found_before_the_next_step_begins(site: Site) -> No
     job = site.process(manifest(steps=[failing(site, {"no_output": True}), step("RECO")]))
     assert (job.report["exit_code"], job.report["failed_step"]) == (OUTPUT_MISSING, "GEN")
     assert "there is no output of module RAWSIMoutput" in job.report["exit_message"]
+
+
+@pytest.mark.parametrize(
+    ("message", "skipped", "fallbacks", "bad"),
+    [
+        ("reading branch X of root://b//store/b.root", (), ("/store/a.root",), ["/store/b.root"]),
+        ("it broke", ("/store/b.root",), ("/store/c.root",), ["/store/b.root"]),
+        ("it broke", (), ("/store/a.root", "root://far//store/a.root"), []),
+        ("it broke", (), ("/store/a.root", "/store/c.root"), ["/store/c.root"]),
+    ],
+)
+def test_a_file_that_opened_by_fallback_and_was_read_is_not_blamed(
+    message: str, skipped: tuple[str, ...], fallbacks: tuple[str, ...], bad: list[str]
+) -> None:
+    read = (fjr.InputEntry("/store/a.root", "root://far//store/a.root", 1000),)
+    report = fjr.StepReport(inputs=read, skipped_files=skipped, fallback_files=fallbacks)
+    files = [{"lfn": f"/store/{name}.root", "pfn": f"root://near//store/{name}.root"} for name in "abc"]
+    assert blamed(8021, message, report, files, None) == (bad, [])
 
 
 def reported(size_bytes: int = 0, pfn: str = "out.root") -> fjr.StepReport:

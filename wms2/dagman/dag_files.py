@@ -7,14 +7,17 @@ from typing import NamedTuple
 
 from wms2.dagman.throttle import DAGMAN_CONFIG
 from wms2.models.plan import RoundPlan, WorkUnit
+from wms2.models.policy import MOST_ATTEMPTS
 
 GIVE_UP, ABORT, NOT_YET, SKIP = 42, 43, 75, 77
 """What a script answers to DAGMan: no further attempt; stop the whole DAG; ask me again; the node is done already."""
 
-RETRIES = {"landing": 3, "proc": 3, "merge": 2, "cleanup": 1}
-"""Those that the node's own failures may use up. The POST script counts them; DAGMan is given more."""
 SPARE_RETRIES = 6
 """For failures that are not the node's own: those of its site, and jobs that somebody removed."""
+MOST_RETRIES = 2 * MOST_ATTEMPTS + SPARE_RETRIES
+"""As many as anybody can ask for while the DAG runs: attempts of the node, beside them those of a rule or a handler.
+The POST script counts, by the policy as it is then; DAGMan must never be the first to give up."""
+CLEANUP_RETRIES = 1
 
 LEAST_DEFER_SEC, MOST_DEFER_SEC = 5, 300
 SCRIPTS_PER_SEC = 20
@@ -55,30 +58,25 @@ class GroupSettings(NamedTuple):
     status_sec: int
     defer_sec: int
     """How often a POST script that waits for a node to cool off is asked again."""
-    more_retries: int = 0
-    """What rules and handlers of the request want beyond the usual."""
 
 
 def group_settings(plan: RoundPlan) -> GroupSettings:
-    limits, request = plan.snapshot.limits, plan.snapshot.request
+    limits = plan.snapshot.limits
     often = max(limits.cool_off_sec, plan.jobs // SCRIPTS_PER_SEC, LEAST_DEFER_SEC)
-    wanted = [rule.attempts or 0 for rule in request.failure_rules]
-    wanted += [rule.max_retries for handler in request.failure_handlers for rule in handler.rules]
-    return GroupSettings(limits.status_sec, min(often, MOST_DEFER_SEC), max(wanted, default=0))
+    return GroupSettings(limits.status_sec, min(often, MOST_DEFER_SEC))
 
 
 def group_dag(unit: WorkUnit, settings: GroupSettings) -> str:
     """Landing, then the processing nodes at the elected site, then merge, then cleanup."""
     nodes = [name for name, _ in unit.nodes()]
-    spare = SPARE_RETRIES + settings.more_retries
     return (
         f"NODE_STATUS_FILE {GROUP_DAG}.status {settings.status_sec}\n"
-        + _node("landing", "landing", spare)
-        + "".join(_node(name, "proc", spare) for name in nodes)
-        + _node("merge", "merge", spare)
+        + _node("landing", "landing")
+        + "".join(_node(name, "proc") for name in nodes)
+        + _node("merge", "merge")
         + "SCRIPT PRE merge ../post collect\n"
         + f"PRE_SKIP merge {SKIP}\n"
-        + _node("cleanup", "cleanup", 0)
+        + _node("cleanup", "cleanup", CLEANUP_RETRIES)
         + _edges(nodes)
         + 'VARS ALL_NODES node="$(JOB)"\n'
         + f"SCRIPT DEFER {NOT_YET} {settings.defer_sec} "
@@ -87,8 +85,8 @@ def group_dag(unit: WorkUnit, settings: GroupSettings) -> str:
     )
 
 
-def _node(name: str, role: str, spare: int) -> str:
-    return f"JOB {name} ../{role}.sub\nRETRY {name} {RETRIES[role] + spare} UNLESS-EXIT {GIVE_UP}\n"
+def _node(name: str, role: str, retries: int = MOST_RETRIES) -> str:
+    return f"JOB {name} ../{role}.sub\nRETRY {name} {retries} UNLESS-EXIT {GIVE_UP}\n"
 
 
 def _edges(nodes: Iterable[str]) -> str:

@@ -12,15 +12,13 @@ from wms2.models.actions import Action
 from wms2.models.audit import Action as AuditedAction
 from wms2.models.base import Count, Flag, Fraction, Model, PositiveCount
 from wms2.models.next_round import NextRound
-from wms2.models.policy import FailureRule
+from wms2.models.policy import MOST_ATTEMPTS, FailureRule
 from wms2.models.progress import RoundProgress
 from wms2.models.request import CleanupPolicy, Priority, RequestStatus
 from wms2.models.sizing import KnownSizing, MeasuredSizing, SizingOverride
 from wms2.patterns import HostName, Lfn, RequestName, SiteName
 
 NAMES_TOLD = 3
-MOST_ATTEMPTS = 9
-"""As many as the retries in a DAG have room for."""
 
 Attempts = Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)]
 

@@ -104,6 +104,7 @@ class FailureRule(Model):
     low_bytes: tuple[LowByte, ...] = Field((), description="and these where only eight bits are known")
     message: Pattern | None = Field(None, description="a regular expression that the message must hold")
     sites: tuple[SiteName, ...] = Field((), description="only at these sites")
+    nodes: tuple[Role, ...] = Field((), description="only of these nodes: landing, proc or merge")
     retry: Flag | None = Field(
         None, description="whether another attempt may help, if not as the category says"
     )
@@ -217,7 +218,8 @@ def ties(rules: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """
     for one, other in combinations((rule for rule in rules if not rule.get("passive")), 2):
         alike = all(
-            bool(one.get(key)) == bool(other.get(key)) for key in ("reason", "message", "sites", "of_request")
+            bool(one.get(key)) == bool(other.get(key))
+            for key in ("reason", "message", "sites", "nodes", "of_request")
         )
         if alike and _codes_meet(one, other) and _conditions_meet(one, other):
             yield one["name"], other["name"]
@@ -240,5 +242,5 @@ def _conditions_meet(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return (
         (reasons[0].startswith(reasons[1]) or reasons[1].startswith(reasons[0]))
         and one.get("message") == other.get("message")
-        and (not one.get("sites") or bool(set(one["sites"]) & set(other["sites"])))
+        and all(not one.get(key) or bool(set(one[key]) & set(other[key])) for key in ("sites", "nodes"))
     )
