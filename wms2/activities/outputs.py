@@ -7,7 +7,8 @@ followed by one who does the same, and finds it done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections import Counter, defaultdict
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from wms2.activities.inputs import COMMENT as INPUT_COMMENT
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.core.blocks import BlockLimits
-from wms2.core.placement import BlockToPlace, Placement, misses_a_rule, placement, trouble
+from wms2.core.placement import BlockToPlace, Placement, is_well, misses_a_rule, placement, trouble
 from wms2.db import blocks, outputs
 from wms2.db.requests import request_record
 from wms2.db.sites import site_rse
@@ -137,13 +138,14 @@ class OutputActivities(DatabaseActivities):
         name = (order.request, order.dataset)
         found = await self.record(blocks.blocks_to_place, *name)
         waiting = [block for block in found if order.finishing or _is_due(block)]
-        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
-        dataset_files = await self.record(outputs.files_in_rucio, order.dataset)
         output = _output((await self.record(request_record, order.request)).request, order.dataset)
+        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
+        # Where the request names destinations, these are what counts.
+        locks = {} if output.destinations else await self._locks(waiting, of_dataset)
         left, troubles = len(found) - len(waiting), []
         for block in waiting:
             rules = await self._lasting_rules(block.name)
-            to_place = _to_place(block, dataset_files, output)
+            to_place = _to_place(block, output, locks.get(block.name, {}))
             if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
                 left += 1
                 troubles.append(trouble([*rules, *of_dataset]))
@@ -154,6 +156,24 @@ class OutputActivities(DatabaseActivities):
     async def _lasting_rules(self, name: str) -> list[Rule]:
         """Without those that bring a request its input: they end with that request."""
         return [rule for rule in await self._rucio.rules_of(name) if rule.comment != INPUT_COMMENT]
+
+    async def _locks(
+        self, waiting: Sequence[blocks.PlacedBlock], of_dataset: Sequence[Rule]
+    ) -> dict[str, Counter[str]]:
+        """How many locks that are OK each rule on the dataset has for each block, where it is well.
+
+        Rucio lists the locks of the whole dataset, so it is asked once for all blocks.
+        """
+        well = [rule for rule in of_dataset if is_well(rule)]
+        if not well:
+            return {}
+        block_of = await self.record(blocks.block_of_files, [block.name for block in waiting])
+        locks: dict[str, Counter[str]] = defaultdict(Counter)
+        for rule in well:
+            async for lfn in self._rucio.held_files(rule.id):
+                if block := block_of.get(lfn):
+                    locks[block][rule.id] += 1
+        return locks
 
     async def _place(
         self,
@@ -208,11 +228,9 @@ def _is_due(block: blocks.PlacedBlock) -> bool:
     return block.looked_sec is None or block.looked_sec >= LOOK_EVERY_SEC
 
 
-def _to_place(block: blocks.PlacedBlock, dataset_files: int, output: Output) -> BlockToPlace:
+def _to_place(block: blocks.PlacedBlock, output: Output, locks: Mapping[str, int]) -> BlockToPlace:
     kept_for = timedelta(days=output.retention_days) if output.retention_days else None
-    return BlockToPlace(
-        block.files, dataset_files, block.source_rule, frozenset(block.transfer_rules), kept_for
-    )
+    return BlockToPlace(block.files, block.source_rule, frozenset(block.transfer_rules), kept_for, locks)
 
 
 async def _undivided(step: Coroutine[Any, Any, T]) -> T:
