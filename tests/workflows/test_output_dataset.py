@@ -16,7 +16,7 @@ from temporalio.worker import Replayer, Worker
 with workflow.unsafe.imports_passed_through():
     from tests.patience import PATIENCE_SEC
     from tests.workflows.servers import skipping_server
-    from wms2.models.messages import OutputAnnounced, OutputOrder
+    from wms2.models.messages import Alert, OutputAnnounced, OutputOrder
     from wms2.models.output_state import OutputState
     from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import output_id, request_id
@@ -69,6 +69,7 @@ class Service:
         self.gate.set()
         self.protected = Protected(files=3)
         self.placed = Placed(waiting=0, complete=True)
+        self.alerts: list[Alert] = []
 
     async def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -105,6 +106,10 @@ class Service:
         await self._call("announce")
         return ANNOUNCED
 
+    @activity.defn
+    async def raise_alert(self, alert: Alert) -> None:
+        self.alerts.append(alert)
+
 
 @pytest.fixture
 def service() -> Service:
@@ -124,6 +129,7 @@ async def environment(service: Service) -> AsyncIterator[WorkflowEnvironment]:
                 service.register_blocks,
                 service.place_blocks,
                 service.announce_output,
+                service.raise_alert,
             ],
         ),
     ):
@@ -250,6 +256,33 @@ async def test_it_is_announced_when_its_blocks_are_where_they_should_be_and_ruci
     await environment.sleep(3600)
     asked = service.calls.count("place") - before
     assert 1 <= asked <= 12
+    service.placed = Placed(waiting=0, complete=True)
+    assert await handle.result() == ANNOUNCED
+
+
+async def test_a_transfer_that_is_in_trouble_for_long_is_told_to_people_once(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    stuck = Placed(waiting=1, trouble="the rule for T1_US_FNAL_Tape is stuck", patience_hours=2)
+    service.placed = stuck
+    handle = await start(environment.client)
+    await handle.signal("finish")
+    await until_state(handle, lambda state: state.trouble_since is not None)
+    assert service.alerts == []
+    service.placed = Placed(waiting=1, left_alone=1, patience_hours=2)
+    await environment.sleep(3600)
+    service.placed = stuck
+    await environment.sleep(2 * 3600)
+    await until_state(handle, lambda state: state.trouble_told)
+    await environment.sleep(24 * 3600)
+    message = f"{DATASET} does not get where it should be: the rule for T1_US_FNAL_Tape is stuck"
+    assert [(alert.kind, alert.message) for alert in service.alerts] == [("stuck_transfer", message)]
+    service.placed = Placed(waiting=1)
+    await environment.sleep(600)
+    await until_state(handle, lambda state: not state.trouble)
+    service.placed = stuck
+    await environment.sleep(3 * 3600)
+    await until_true(lambda: len(service.alerts) == 2)
     service.placed = Placed(waiting=0, complete=True)
     assert await handle.result() == ANNOUNCED
 

@@ -41,16 +41,26 @@ T = TypeVar("T")
 
 
 class OutputActivities(DatabaseActivities):
-    """`placement_wait`: for how long a block waits for somebody to want it elsewhere."""
+    """`placement_wait`: for how long a block waits for somebody to want it elsewhere.
+
+    `stuck_hours`: for how long a transfer may be in trouble before somebody is told.
+    """
 
     def __init__(
-        self, engine: Engine, dbs: Dbs, rucio: Rucio, limits: BlockLimits, placement_wait: timedelta
+        self,
+        engine: Engine,
+        dbs: Dbs,
+        rucio: Rucio,
+        limits: BlockLimits,
+        placement_wait: timedelta,
+        stuck_hours: float = 24,
     ) -> None:
         super().__init__(engine)
         self._dbs = dbs
         self._rucio = rucio
         self._limits = limits
         self._placement_wait = placement_wait
+        self._stuck_hours = stuck_hours
 
     # Protecting -----------------------------------------------------------------------------------------
 
@@ -142,7 +152,8 @@ class OutputActivities(DatabaseActivities):
         of_dataset = await self._lasting_rules(order.dataset) if waiting else []
         # Where the request names destinations, these are what counts.
         locks = {} if output.destinations else await self._locks(waiting, of_dataset)
-        left, troubles = len(found) - len(waiting), []
+        left_alone = left = len(found) - len(waiting)
+        troubles = []
         for block in waiting:
             rules = await self._lasting_rules(block.name)
             to_place = _to_place(block, output, locks.get(block.name, {}))
@@ -151,7 +162,13 @@ class OutputActivities(DatabaseActivities):
                 troubles.append(trouble([*rules, *of_dataset]))
             activity.heartbeat(left)
         complete = not left and await self.record(blocks.is_complete, *name)
-        return Placed(waiting=left, complete=complete, trouble=next(filter(None, troubles), ""))
+        return Placed(
+            waiting=left,
+            complete=complete,
+            left_alone=left_alone,
+            trouble=next(filter(None, troubles), ""),
+            patience_hours=self._stuck_hours,
+        )
 
     async def _lasting_rules(self, name: str) -> list[Rule]:
         """Without those that bring a request its input: they end with that request."""

@@ -225,7 +225,7 @@ def block_of_files(session: Session, block_names: Sequence[str]) -> dict[str, st
         .join(OutputBlockRow, OutputBlockRow.id == OutputFileRow.block_id)
         .where(OutputBlockRow.block_name.in_(block_names))
     )
-    return dict(session.execute(query).tuples().all())
+    return {file.lfn: file.block_name for file in session.execute(query)}
 
 
 def record_check(session: Session, block_name: str) -> None:

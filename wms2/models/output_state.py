@@ -36,6 +36,9 @@ class OutputState(BaseModel):
     """When to look again where they are."""
     trouble: str = ""
     """What Rucio says of a transfer that does not get on."""
+    trouble_since: datetime | None = None
+    trouble_told: bool = False
+    """Whether somebody was told that it has lasted too long."""
     failures: int = 0
     """How often in a row it was tried in vain."""
     problem: str = ""

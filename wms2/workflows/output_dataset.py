@@ -10,11 +10,11 @@ from temporalio.common import Priority
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
-    from wms2.models.messages import OutputAnnounced
+    from wms2.models.messages import Alert, OutputAnnounced
     from wms2.models.output_state import OutputState
     from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import request_id
-    from wms2.temporal.retries import FINAL, OUTPUT
+    from wms2.temporal.retries import FINAL, OUTPUT, RECORD
     from wms2.workflows.history import history_is_long
 
 BACK_OFF = [timedelta(minutes=m) for m in (1, 5, 30, 2 * 60, 4 * 60, 8 * 60)]
@@ -146,11 +146,27 @@ class OutputDatasetWorkflow:
     async def _look_where_they_are(self, finishing: bool) -> OutputAnnounced | None:
         state = self._state
         placed = await self._do("place_blocks", Placed, "look where its blocks are", LATER)
-        state.waiting, state.trouble = placed.waiting, placed.trouble
+        state.waiting = placed.waiting
+        await self._watch_the_trouble(placed)
         state.look_at = workflow.now() + LOOK_AGAIN if placed.waiting else None
         if not (finishing and placed.complete) or state.news or state.frozen:
             return None
         return await self._do("announce_output", OutputAnnounced, "announce the dataset", SOON)
+
+    async def _watch_the_trouble(self, placed: Placed) -> None:
+        """A transfer that does not get on for long is told to people once: it may never do so by itself."""
+        state = self._state
+        if placed.trouble:
+            state.trouble, state.trouble_since = placed.trouble, state.trouble_since or workflow.now()
+        elif not placed.left_alone:
+            state.trouble, state.trouble_since, state.trouble_told = "", None, False
+        if state.trouble_told or state.trouble_since is None:
+            return
+        if workflow.now() - state.trouble_since >= timedelta(hours=placed.patience_hours):
+            message = f"{state.dataset} does not get where it should be: {state.trouble}"
+            alert = Alert(request=state.request, kind="stuck_transfer", message=message)
+            await workflow.execute_activity("raise_alert", alert, summary=alert.message[:200], **RECORD)
+            state.trouble_told = True
 
     async def _do(self, activity: str, result: type[T], summary: str, priority: Priority) -> T:
         if self._state.frozen:
