@@ -323,6 +323,20 @@ async def test_what_nobody_wants_elsewhere_stays_where_it_was_made_for_as_long_a
     assert rule.expires_at is not None
 
 
+async def test_a_block_that_is_refused_does_not_keep_the_others_back(world: World) -> None:
+    order = begin(world.engine, made_request(), 7)
+    produce(world.engine, "simulation", *range(7))
+    await world.publisher.protect(order)
+    trouble = {"kind": "status", "status": 400, "path": "^/dbs/bulkblocks", "method": "POST"}
+    world.control("POST", "trouble", trouble)
+    with pytest.raises(Refused):
+        await world.publisher.register(order)
+    in_dbs = [len(await world.dbs.block_files(block.block_name)) for block in world.blocks()]
+    assert in_dbs == [0, 3, 1]
+    await world.publisher.publish(order)
+    await world.assert_published("simulation", 7)
+
+
 async def test_a_cancelled_step_leaves_no_call_in_flight(world: World) -> None:
     order = begin(world.engine, made_request(), 1)
     produce(world.engine, "simulation", 0)

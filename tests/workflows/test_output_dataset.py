@@ -333,6 +333,42 @@ async def test_it_waits_between_its_tries_whatever_the_news(
     await until_state(handle, lambda state: state.protected == 3 and not state.problem)
 
 
+async def test_files_are_protected_with_each_news_while_dbs_is_away(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["register"] = "Unavailable"
+    service.protected = Protected(files=3, blocks_due=True, next_due_sec=-1)
+    service.placed = Placed(waiting=1)
+    handle = await start(environment.client)
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: state.failures == 1)
+    tries = service.calls.count("register")
+    before = (await _state(handle)).protected
+    for number in range(1, 4):
+        await handle.signal("news")
+        await until_state(handle, lambda state, number=number: state.protected >= before + 3 * number)  # type: ignore[misc]
+    assert service.calls.count("register") == tries, "it waits for its own time"
+    assert service.calls.count("place") > 0
+    service.failing.clear()
+    service.protected = Protected(files=0, blocks_due=True)
+    await environment.sleep(8 * 3600)
+    await until_state(handle, lambda state: state.registered > 0 and not state.problem)
+
+
+async def test_it_is_not_announced_as_long_as_a_step_fails(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Unavailable"
+    handle = await start(environment.client)
+    await handle.signal("finish")
+    await environment.sleep(3600)
+    await until_state(handle, lambda state: state.failures > 1)
+    assert "announce" not in service.calls
+    service.failing.clear()
+    await handle.signal("retry")
+    assert await handle.result() == ANNOUNCED
+
+
 async def test_what_was_refused_is_a_persons_business_at_once(client: Client, service: Service) -> None:
     service.failing["protect"] = "Refused"
     handle = await start(client)

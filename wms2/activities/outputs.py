@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from wms2.core.placement import BlockToPlace, Placement, is_well, misses_a_rule,
 from wms2.db import blocks, outputs
 from wms2.db.requests import request_record
 from wms2.db.sites import site_rse
+from wms2.errors import Refused, Unavailable
 from wms2.models.block import NewBlock, provenance
 from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputStatus
@@ -35,6 +37,8 @@ FILES_AT_ONCE = 500
 SOURCE_COMMENT = "WMS2: kept where it was made until it is elsewhere"
 DESTINATION_COMMENT = "WMS2: where the request wants it"
 DAY_SEC = 86400
+BLOCKS_IN_VAIN = 3
+"""When so many blocks in a row fail, the others are not tried."""
 LOOK_EVERY_SEC = 300.0
 """Transfers take hours: Rucio is not asked for a block more often."""
 T = TypeVar("T")
@@ -108,10 +112,12 @@ class OutputActivities(DatabaseActivities):
         await self.record(blocks.close_due_blocks, *name, self._limits, order.finishing)
         request = (await self.record(request_record, order.request)).request
         names = await self.record(blocks.blocks_to_register, *name)
-        files = 0
+        files, failures = 0, _Failures()
         for block in names:
-            files += await _undivided(self._register(order, request, block))
+            with failures.passed_over():
+                files += await _undivided(self._register(order, request, block))
             activity.heartbeat(files)
+        failures.tell()
         return Registered(blocks=len(names), files=files)
 
     async def _register(self, order: OutputOrder, request: Request, name: str) -> int:
@@ -153,14 +159,16 @@ class OutputActivities(DatabaseActivities):
         # Where the request names destinations, these are what counts.
         locks = {} if output.destinations else await self._locks(waiting, of_dataset)
         left_alone = left = len(found) - len(waiting)
-        troubles = []
+        troubles, failures = [], _Failures()
         for block in waiting:
-            rules = await self._lasting_rules(block.name)
-            to_place = _to_place(block, output, locks.get(block.name, {}))
-            if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
-                left += 1
-                troubles.append(trouble([*rules, *of_dataset]))
+            with failures.passed_over():
+                rules = await self._lasting_rules(block.name)
+                to_place = _to_place(block, output, locks.get(block.name, {}))
+                if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
+                    left += 1
+                    troubles.append(trouble([*rules, *of_dataset]))
             activity.heartbeat(left)
+        failures.tell()
         complete = not left and await self.record(blocks.is_complete, *name)
         return Placed(
             waiting=left,
@@ -235,6 +243,29 @@ class OutputActivities(DatabaseActivities):
     async def _announce(self, order: OutputOrder) -> None:
         await self._dbs.set_dataset_access(order.dataset, "VALID")
         await self.record(outputs.record_output_status, order.request, order.dataset, OutputStatus.ANNOUNCED)
+
+
+class _Failures:
+    """Blocks that a service does not take. The others go on, unless several in a row say that it is the service."""
+
+    def __init__(self) -> None:
+        self._first: Refused | Unavailable | None = None
+        self._in_a_row = 0
+
+    @contextmanager
+    def passed_over(self) -> Iterator[None]:
+        try:
+            yield
+            self._in_a_row = 0
+        except (Refused, Unavailable) as error:
+            self._first = self._first or error
+            self._in_a_row += 1
+            if self._in_a_row == BLOCKS_IN_VAIN:
+                self.tell()
+
+    def tell(self) -> None:
+        if self._first is not None:
+            raise self._first
 
 
 def _output(request: Request, dataset: str) -> Output:
