@@ -379,6 +379,40 @@ async def test_what_was_refused_is_a_persons_business_at_once(client: Client, se
     await until_state(handle, lambda state: state.protected == 3)
 
 
+async def test_a_cancel_in_temporal_is_heard_as_a_wish_to_try_again(client: Client, service: Service) -> None:
+    service.failing["protect"] = "Refused"
+    handle = await start(client)
+    await until_state(handle, lambda state: state.failures == 1)
+    service.failing.clear()
+    await handle.cancel()
+    await until_state(handle, lambda state: state.protected == 3 and not state.problem)
+    await handle.signal("finish")
+    assert await handle.result() == ANNOUNCED
+
+
+async def test_a_cancel_in_temporal_breaks_no_call_off(client: Client, service: Service) -> None:
+    service.gate.clear()
+    handle = await start(client)
+    await until_true(lambda: service.calls == ["protect"])
+    await handle.cancel()
+    await until_state(handle, lambda state: state.retry)
+    service.gate.set()
+    await handle.signal("finish")
+    assert await handle.result() == ANNOUNCED
+    assert service.finished == len(service.calls)
+
+
+async def test_who_is_told_again_to_finish_looks_again(client: Client, service: Service) -> None:
+    service.placed = Placed(waiting=0, complete=False)
+    handle = await start(client)
+    await handle.signal("finish")
+    await until_true(lambda: "place" in service.calls)
+    await until_state(handle, lambda state: not state.news and state.look_at is None)
+    service.placed = Placed(waiting=0, complete=True)
+    await handle.signal("finish")
+    assert await handle.result() == ANNOUNCED
+
+
 async def test_frozen_with_nothing_under_way_it_says_so_and_ends(client: Client, service: Service) -> None:
     handle = await start(client)
     await until_state(handle, lambda state: state.protected == 3)

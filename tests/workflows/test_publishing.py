@@ -1,15 +1,17 @@
 """A request and its outputs: those that do not get on, those that are taken back, those that are replaced."""
 
 import asyncio
+from datetime import timedelta
+from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
 from tests.patience import PATIENCE_SEC
-from tests.workflows.life import DATASET, HOST, Life, QuietOutput
+from tests.workflows.life import DATASET, DEAF_DATASET, HOST, SLOW_DATASET, Life, QuietOutput
 from tests.workflows.servers import skipping_server
 from tests.workflows.test_remedies import held_by_failures
 from wms2.models.actions import Action
@@ -47,6 +49,46 @@ async def test_outputs_that_do_not_get_on_hold_the_request_and_release_tries_aga
     assert (await life.end()).status is RequestStatus.COMPLETED
     assert await output.query(QuietOutput.retries) == 1
     assert len(life.world.closed) == 2
+
+
+async def waits_for(life: Life, dataset: str) -> WorkflowHandle[Any, Any]:
+    """A request that waits for an output, and the workflow of that one."""
+    life.world.rounds = []
+    await life.begin(datasets=(dataset,))
+    output = life.env.client.get_workflow_handle(output_id(life.name, dataset))
+    async with asyncio.timeout(PATIENCE_SEC):
+        while dataset not in (await life.state()).outputs_started or not await was_told(output):
+            await asyncio.sleep(0.05)
+    return output
+
+
+async def was_told(output: WorkflowHandle[Any, Any]) -> bool:
+    return bool(await output.query(QuietOutput.last_word))
+
+
+async def test_an_output_whose_workflow_was_ended_from_outside_is_taken_up_again(life: Life) -> None:
+    output = await waits_for(life, SLOW_DATASET)
+    ended = (await output.describe()).run_id
+    await output.terminate()
+    await life.env.sleep(timedelta(hours=13))
+    await life.until_told(f"the workflow of {SLOW_DATASET} was gone, and is started again")
+    async with asyncio.timeout(PATIENCE_SEC):
+        while (await output.describe()).run_id == ended or not await was_told(output):
+            await asyncio.sleep(0.05)
+    assert (await life.state()).outputs_started == (SLOW_DATASET,)
+
+
+async def test_an_output_that_ends_without_a_word_does_not_keep_a_request_from_its_end(life: Life) -> None:
+    output = await waits_for(life, DEAF_DATASET)
+    await life.say(Action.HOLD)
+    await life.until(RequestStatus.HELD)
+    await life.say(Action.ABORT)
+    async with asyncio.timeout(PATIENCE_SEC):
+        while await output.query(QuietOutput.last_word) != "freeze":
+            await asyncio.sleep(0.05)
+    await output.terminate()
+    await life.env.sleep(timedelta(minutes=15))
+    assert (await life.end()).status is RequestStatus.ABORTED
 
 
 async def test_a_request_that_failed_has_its_outputs_taken_back(life: Life) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
@@ -44,7 +45,21 @@ class OutputDatasetWorkflow:
 
     @workflow.run
     async def run(self, _: OutputState) -> OutputAnnounced | None:
-        """What was announced; None when it was frozen. It is started with an OutputOrder."""
+        """What was announced; None when it was frozen. It is started with an OutputOrder.
+
+        Temporal's own cancel does not end it, as files would be left half-way: it is heard as a wish to try again.
+        """
+        life = asyncio.create_task(self._live())
+        try:
+            await workflow.wait_condition(life.done)
+        except asyncio.CancelledError:
+            if workflow.cancellation_reason() is None:
+                raise
+            self.retry()
+            await workflow.wait_condition(life.done)
+        return await life
+
+    async def _live(self) -> OutputAnnounced | None:
         while not self._state.frozen:
             if history_is_long():
                 workflow.continue_as_new(self._state)
@@ -65,8 +80,7 @@ class OutputDatasetWorkflow:
     @workflow.signal
     def finish(self) -> None:
         """No more will come: close the last blocks, and announce when all are where they should be."""
-        if not self._state.finishing:
-            self._state.news = self._state.finishing = True
+        self._state.news = self._state.finishing = True
 
     @workflow.signal
     def retry(self) -> None:
