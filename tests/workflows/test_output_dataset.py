@@ -50,6 +50,10 @@ class Listener:
         self._told.append(f"stuck {stuck.problem}")
 
     @workflow.signal
+    def output_recovered(self, dataset: str) -> None:
+        self._told.append(f"recovered {dataset}")
+
+    @workflow.signal
     def output_frozen(self, dataset: str) -> None:
         self._told.append(f"frozen {dataset}")
 
@@ -377,6 +381,32 @@ async def test_what_was_refused_is_a_persons_business_at_once(client: Client, se
     service.failing.clear()
     await handle.signal("retry")
     await until_state(handle, lambda state: state.protected == 3)
+
+
+async def test_who_was_told_of_a_problem_is_told_that_it_is_over(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Refused"
+    handle = await start(environment.client)
+    await until(lambda: _was_told(environment.client, "stuck protect does not work"))
+    service.failing.clear()
+    await environment.sleep(120)
+    await until_state(handle, lambda state: state.protected == 3)
+    await until(lambda: _was_told(environment.client, f"recovered {DATASET}"))
+    assert await told(environment.client) == ["stuck protect does not work", f"recovered {DATASET}"]
+
+
+async def test_nobody_hears_of_a_setback_that_is_over_soon(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Unavailable"
+    handle = await start(environment.client)
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: state.failures == 1)
+    service.failing.clear()
+    await handle.signal("retry")
+    await until_state(handle, lambda state: state.protected == 3 and not state.problem)
+    assert await told(environment.client) == []
 
 
 async def test_a_cancel_in_temporal_is_heard_as_a_wish_to_try_again(client: Client, service: Service) -> None:

@@ -16,6 +16,7 @@ from tests.workflows.servers import skipping_server
 from tests.workflows.test_remedies import held_by_failures
 from wms2.models.actions import Action
 from wms2.models.messages import Alert, Slot
+from wms2.models.next_round import Need
 from wms2.models.output_steps import OutputStuck
 from wms2.models.request import RequestStatus
 from wms2.models.undo import Undone, UndoOrder
@@ -49,6 +50,21 @@ async def test_outputs_that_do_not_get_on_hold_the_request_and_release_tries_aga
     assert (await life.end()).status is RequestStatus.COMPLETED
     assert await output.query(QuietOutput.retries) == 1
     assert len(life.world.closed) == 2
+
+
+async def test_a_request_is_not_held_over_a_problem_of_its_outputs_that_is_over(life: Life) -> None:
+    life.world.rounds, life.world.lend_slots = [Need.ROUND, Need.ROUND], False
+    await life.begin()
+    await life.until_asked()
+    await life.handle.signal("output_stuck", STUCK)
+    await life.handle.signal("output_recovered", DATASET)
+    await life.until_told(f"{DATASET} gets on again")
+    life.world.lend_slots = True
+    (asked,) = life.world.asked
+    slot = Slot(request=asked.request, round=asked.round, host=HOST, said=asked.said)
+    await life.handle.signal("slot_granted", slot)
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert RequestStatus.HELD not in life.world.statuses
 
 
 async def waits_for(life: Life, dataset: str) -> WorkflowHandle[Any, Any]:

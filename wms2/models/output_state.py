@@ -17,6 +17,8 @@ class Setback(BaseModel):
     """In a row."""
     again_at: datetime
     """When it is tried again."""
+    told: bool = False
+    """Whether the request was told that a person is needed."""
 
 
 class OutputState(BaseModel):

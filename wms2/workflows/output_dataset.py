@@ -162,8 +162,8 @@ class OutputDatasetWorkflow:
             if not self._state.frozen:
                 await self._take_note_of(step, error)
             return None
-        self._state.setbacks.pop(step, None)
-        self._sum_up()
+        if setback is not None:
+            await self._recover(step)
         return done
 
     async def _protect(self) -> None:
@@ -231,16 +231,26 @@ class OutputDatasetWorkflow:
         state, cause = self._state, error.cause
         before = state.setbacks.get(step)
         failures = before.failures + 1 if before else 1
+        final = isinstance(cause, ApplicationError) and cause.type in FINAL
+        is_stuck = final or failures > len(BACK_OFF)
         state.setbacks[step] = Setback(
             problem=cause.message if isinstance(cause, FailureError) else str(error),
             failures=failures,
             again_at=workflow.now() + BACK_OFF[min(failures, len(BACK_OFF)) - 1],
+            told=is_stuck or (before is not None and before.told),
         )
         self._sum_up()
         workflow.logger.warning("%s: %s", state.dataset, state.setbacks[step].problem)
-        final = isinstance(cause, ApplicationError) and cause.type in FINAL
-        if final or failures > len(BACK_OFF):
+        if is_stuck:
             await self._report("output_stuck", OutputStuck(dataset=state.dataset, problem=state.problem))
+
+    async def _recover(self, step: str) -> None:
+        """The request hears of it where it was told of the setback, and nothing else keeps a person busy."""
+        state = self._state
+        was_told = state.setbacks.pop(step).told
+        self._sum_up()
+        if was_told and not any(other.told for other in state.setbacks.values()):
+            await self._report("output_recovered", state.dataset)
 
     def _sum_up(self) -> None:
         state, setbacks = self._state, self._state.setbacks.values()
@@ -255,7 +265,7 @@ class OutputDatasetWorkflow:
 
     async def _report(self, signal: str, content: OutputAnnounced | OutputStuck | str) -> None:
         """Tell the request. One that is gone needs no telling: the database knows as well."""
-        if signal != "output_stuck":
+        if signal not in ("output_stuck", "output_recovered"):
             self._tell(signal.replace("output_", "").capitalize())
         request = workflow.get_external_workflow_handle(request_id(self._state.request))
         try:

@@ -41,6 +41,12 @@ class Publisher(Clerk):
             self.state.stuck_outputs[stuck.dataset] = stuck.problem
             self.note_down(f"{stuck.dataset} does not get on: {stuck.problem}")
 
+    @workflow.signal
+    def output_recovered(self, dataset: str) -> None:
+        """It gets on again by itself, and needs no person any more."""
+        if self.state.stuck_outputs.pop(dataset, None) is not None:
+            self.note_down(f"{dataset} gets on again")
+
     def all_are_announced(self) -> bool:
         return set(self.state.announced) >= set(self.state.datasets)
 
