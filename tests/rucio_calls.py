@@ -16,7 +16,7 @@ import httpx
 
 DISK, TAPE, DESY, CERN = RSES = ("T1_US_FNAL_Disk", "T1_US_FNAL_Tape", "T2_DE_DESY", "T2_CH_CERN")
 DATASET = "/Prim/Era-proc-v1/GEN-SIM"
-BLOCK, EMPTY, NOWHERE = (f"{DATASET}#{number}" for number in (1, 2, 9))
+BLOCK, EMPTY, LATE, NOWHERE = (f"{DATASET}#{number}" for number in (1, 2, 3, 9))
 LFNS = [f"/store/mc/Era/Prim/GEN-SIM/proc-v1/000000/{number}.root" for number in range(6)]
 NO_RULE = "0" * 32
 JSON, STREAM, TEXT = "application/json", "application/x-json-stream", "text/html; charset=utf-8"
@@ -184,6 +184,17 @@ TRANSFERS = (
     RucioCall("again", "DELETE", path_of(BLOCK, "/dids"), 404, {"dids": [did(LFNS[2])]}, UNKNOWN),
 )  # fmt: skip
 
+WHOLE_DATASET = (
+    RucioCall("all of it", "POST", "rules/", 201, rule(DATASET, DISK), keeps="whole"),
+    RucioCall("locks", "GET", "rules/{whole}/locks", 200, rows=2, form=STREAM, says={"name": LFNS[0], "state": "OK"}),
+    RucioCall("a late block", "POST", path_of(LATE), 201, {"type": "DATASET"}),
+    RucioCall("of it", "POST", path_of(DATASET, "/dids"), 201, {"dids": [did(LATE)]}),
+    RucioCall("with a file", "POST", path_of(LATE, "/dids"), 201, {"dids": [file(LFNS[2])]}),
+    RucioCall("is well", "GET", "rules/{whole}", 200, says={"state": "OK", "locks_ok_cnt": 2}),
+    RucioCall("no lock of that file", "GET", "rules/{whole}/locks", 200, rows=2),
+    RucioCall("locks of no rule", "GET", f"rules/{NO_RULE}/locks", 200, rows=0),
+)  # fmt: skip
+
 STORAGE = (
     RucioCall("tier", "GET", "rses/?expression=tier%3D1", 200, rows=2, form=STREAM),
     RucioCall("union", "GET", f"rses/?expression={DISK}%7C{DESY}", 200, rows=2),
@@ -207,7 +218,7 @@ MANNERS = (
     RucioCall("nowhere", "GET", "nowhere", 404),
 )  # fmt: skip
 
-ALL_CALLS = (*IDENTIFIERS, *RULES, *TRANSFERS, *STORAGE, *MANNERS)
+ALL_CALLS = (*IDENTIFIERS, *RULES, *TRANSFERS, *WHOLE_DATASET, *STORAGE, *MANNERS)
 
 
 def log_in(client: httpx.Client, account: str, user: str, password: str) -> None:

@@ -170,6 +170,8 @@ class Settings(BaseSettings):
     """For how long a block stays open: its files are in DBS when it is closed."""
     placement_hours: float = Field(default=24, ge=0)
     """How long a block waits for somebody to want it elsewhere; then it stays where it was made."""
+    transfer_stuck_hours: float = Field(default=24, ge=0)
+    """How long Rucio may be stuck with a transfer of an output before somebody is told."""
     prefetch_stuck_hours: float = Field(default=24, ge=0)
     """How long Rucio may be stuck with an input that is fetched before the request is held."""
     recovery_dir: AbsolutePath | None = None

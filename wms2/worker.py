@@ -152,7 +152,14 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
     dags = defined_activities(DagActivities(condor, engine, settings.same_failures, credentials))
     submit_root = settings.submit_root or settings.home / "submit"
     endings = EndingActivities(engine, client, submit_root, settings.max_versions)
-    outputs = OutputActivities(engine, dbs, rucio, block_limits(settings), placement_wait(settings))
+    outputs = OutputActivities(
+        engine,
+        dbs,
+        rucio,
+        block_limits(settings),
+        placement_wait(settings),
+        settings.transfer_stuck_hours,
+    )
     hosts = HostActivities(engine, client, condor, timedelta(minutes=settings.host_silence_min))
     between_runs = timedelta(minutes=settings.notify_every_min)
     notices = NoticeActivities(engine, messenger, settings.notify_tries, between_runs)

@@ -31,6 +31,7 @@ from wms2.db.session import RecordConflict, transaction
 from wms2.errors import Refused
 from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStatus
+from wms2.models.rule import Replica
 
 DATASET = dataset_of("simulation")
 TAPE = "T1_US_FNAL_Tape"
@@ -288,6 +289,27 @@ async def test_a_rule_on_a_dataset_is_ok_too_early_for_a_block_that_came_later(w
     assert (await patient.place(order)).waiting == 0
 
 
+async def test_a_rule_on_a_dataset_counts_for_a_block_only_with_locks_of_its_own_files_whoever_else_has_some(
+    world: World,
+) -> None:
+    theirs = [Replica(lfn=f"/store/mc/theirs/{n}.root", size_bytes=1, adler32="00000001") for n in range(100)]
+    await world.rucio.add_block(DATASET, f"{DATASET}#theirs")
+    await world.rucio.add_files(f"{DATASET}#theirs", TAPE, theirs)
+    rule = await world.rucio.add_rule(DATASET, TAPE, comment="as a subscription would")
+    order = begin(world.engine, made_request(), 1)
+    produce(world.engine, "simulation", 0)
+    patient = world.publisher_with(wait=timedelta(hours=1))
+    await patient.protect(order)
+    await patient.register(order)
+    found = await world.rucio.rule(rule)
+    assert found is not None
+    assert (found.state, found.locks_ok) == ("OK", 100), "Rucio has not looked at the new block"
+    assert (await patient.place(order)).waiting == 1
+    world.run_daemons()
+    assert (await patient.place(order)).complete
+    assert world.status() is OutputStatus.SOURCE_RELEASED
+
+
 async def test_what_nobody_wants_elsewhere_stays_where_it_was_made_for_as_long_as_it_is_to_be_kept(
     world: World,
 ) -> None:
@@ -299,6 +321,20 @@ async def test_what_nobody_wants_elsewhere_stays_where_it_was_made_for_as_long_a
     rule = await world.rucio.rule(block.source_rule_id or "")
     assert rule is not None
     assert rule.expires_at is not None
+
+
+async def test_a_block_that_is_refused_does_not_keep_the_others_back(world: World) -> None:
+    order = begin(world.engine, made_request(), 7)
+    produce(world.engine, "simulation", *range(7))
+    await world.publisher.protect(order)
+    trouble = {"kind": "status", "status": 400, "path": "^/dbs/bulkblocks", "method": "POST"}
+    world.control("POST", "trouble", trouble)
+    with pytest.raises(Refused):
+        await world.publisher.register(order)
+    in_dbs = [len(await world.dbs.block_files(block.block_name)) for block in world.blocks()]
+    assert in_dbs == [0, 3, 1]
+    await world.publisher.publish(order)
+    await world.assert_published("simulation", 7)
 
 
 async def test_a_cancelled_step_leaves_no_call_in_flight(world: World) -> None:

@@ -136,11 +136,9 @@ async def test_whatever_call_breaks_in_between_the_next_try_ends_it(world: World
     assert place > 3
 
 
-async def test_of_a_dataset_that_others_have_files_in_only_the_own_files_go(world: World) -> None:
+async def extend(world: World) -> str:
+    """Another request makes a file for the dataset of the first one, and announces it; the name of the file."""
     dataset = dataset_of("simulation")
-    order = begin(world.engine, made_request(), 1)
-    produce(world.engine, "simulation", 0)
-    await world.publisher.publish(order)
     other = made_request("extension").model_copy(
         update={"outputs": made_request().outputs, "primary_dataset": "simulation"}
     )
@@ -150,11 +148,51 @@ async def test_of_a_dataset_that_others_have_files_in_only_the_own_files_go(worl
     with transaction(world.engine) as session:
         credit_work_unit(session, "extension", unit.model_copy(update={"files": files}))
     await world.publisher.publish(OutputOrder(request="extension", dataset=dataset))
+    return files[0].lfn
+
+
+async def test_of_a_dataset_that_others_have_files_in_only_the_own_files_go(world: World) -> None:
+    order = begin(world.engine, made_request(), 1)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.publish(order)
+    lfn = await extend(world)
 
     await take_back(world)
 
-    assert await world.dbs.dataset_access(dataset) == "VALID"
-    assert list(await world.dbs.events_of_files(dataset)) == [files[0].lfn]
+    assert await world.dbs.dataset_access(order.dataset) == "VALID"
+    assert list(await world.dbs.events_of_files(order.dataset)) == [lfn]
+
+
+async def test_files_that_were_taken_back_stay_so_when_a_later_request_makes_their_dataset_valid(
+    world: World,
+) -> None:
+    order = begin(world.engine, made_request(), 4)
+    produce(world.engine, "simulation", *range(4))
+    await world.publisher.publish(order)
+    await take_back(world)
+
+    lfn = await extend(world)
+
+    assert await world.dbs.dataset_access(order.dataset) == "VALID"
+    assert list(await world.dbs.events_of_files(order.dataset)) == [lfn]
+
+
+async def test_who_goes_on_with_taking_back_does_not_begin_again_with_the_first_block(world: World) -> None:
+    order = begin(world.engine, made_request(), 4)
+    produce(world.engine, "simulation", *range(4))
+    await world.publisher.publish(order)
+    files = [await world.dbs.block_files(block.block_name) for block in world.blocks()]
+    assert [len(names) for names in files] == [3, 1]
+    world.control(
+        "POST", "trouble", {"kind": "cut_after", "after": 3, "path": "^/dbs/files", "method": "PUT"}
+    )
+    with pytest.raises(Unavailable):
+        await take_back(world)
+    before = len(world.changes("dbs", "/dbs/files"))
+
+    assert (await take_back(world)).blocks == 1
+
+    assert len(world.changes("dbs", "/dbs/files")) - before == 1
 
 
 def restarted(world: World, policy: CleanupPolicy) -> OutputOrder:

@@ -14,7 +14,7 @@ from wms2.models.rule import Rule
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SOURCE = "source"
-BLOCK = BlockToPlace(files=4, dataset_files=10, source_rule=SOURCE)
+BLOCK = BlockToPlace(files=4, source_rule=SOURCE, locks={"other": 4, "half": 2})
 
 loads = st.builds(Load, st.integers(1, 50), st.integers(1, 1000), st.integers(0, 100))
 
@@ -68,7 +68,9 @@ def test_a_block_closes_when_it_is_old_or_when_no_more_will_come() -> None:
         ([OF_SOURCE, rule(state="REPLICATING", ok=3, waiting=1)], [], Placement.UNDER_WAY),
         ([OF_SOURCE, rule(state="STUCK", ok=3)], [], Placement.UNDER_WAY),
         ([OF_SOURCE], [rule(ok=10)], Placement.PLACED),
-        ([OF_SOURCE], [rule(ok=4)], Placement.UNDER_WAY),
+        ([OF_SOURCE], [rule("half", ok=10)], Placement.UNDER_WAY),
+        ([OF_SOURCE], [rule("blind", ok=100)], Placement.UNDER_WAY),
+        ([OF_SOURCE], [rule(ok=10, copies=2)], Placement.UNDER_WAY),
         ([OF_SOURCE, rule(ok=3)], [], Placement.UNDER_WAY),
         ([OF_SOURCE, rule(ok=4, copies=2)], [], Placement.UNDER_WAY),
         ([OF_SOURCE, rule(ok=8, copies=2)], [], Placement.PLACED),
@@ -82,6 +84,8 @@ def test_a_block_closes_when_it_is_old_or_when_no_more_will_come() -> None:
         "a stuck rule",
         "a rule on the whole dataset",
         "a rule on the dataset that holds some of it",
+        "a rule on the dataset that holds only other blocks",
+        "a rule on the dataset that has one of two copies",
         "a rule that says OK before the last file came",
         "two copies wanted and one there",
         "two copies there",
@@ -96,7 +100,7 @@ def test_the_source_is_let_go_only_when_another_rule_holds_every_file(
 
 
 def test_all_destinations_that_the_request_named_must_hold_it() -> None:
-    wanted = BlockToPlace(4, 10, SOURCE, frozenset({"tape", "disk"}))
+    wanted = BlockToPlace(4, SOURCE, frozenset({"tape", "disk"}))
     tape, disk = rule("tape"), rule("disk", state="REPLICATING", ok=2, waiting=2)
     assert placement(wanted, [OF_SOURCE, tape, disk], [], NOW) is Placement.UNDER_WAY
     assert placement(wanted, [OF_SOURCE, tape], [], NOW) is Placement.UNDER_WAY
@@ -104,17 +108,15 @@ def test_all_destinations_that_the_request_named_must_hold_it() -> None:
 
 
 def test_what_was_made_at_a_destination_stays_there_when_it_is_at_the_others_too() -> None:
-    wanted = BlockToPlace(4, 10, SOURCE, frozenset({SOURCE, "tape"}))
+    wanted = BlockToPlace(4, SOURCE, frozenset({SOURCE, "tape"}))
     under_way = rule("tape", state="REPLICATING", ok=2, waiting=2)
     assert placement(wanted, [OF_SOURCE, under_way], [], NOW) is Placement.UNDER_WAY
     assert placement(wanted, [OF_SOURCE, rule("tape")], [], NOW) is Placement.STAYS
-    assert (
-        placement(BlockToPlace(4, 10, SOURCE, frozenset({SOURCE})), [OF_SOURCE], [], NOW) is Placement.STAYS
-    )
+    assert placement(BlockToPlace(4, SOURCE, frozenset({SOURCE})), [OF_SOURCE], [], NOW) is Placement.STAYS
 
 
 def test_a_rule_for_a_destination_may_be_as_short_as_the_request_said_and_no_shorter() -> None:
-    wanted = BlockToPlace(4, 10, SOURCE, frozenset({"tape"}), kept_for=timedelta(days=2))
+    wanted = BlockToPlace(4, SOURCE, frozenset({"tape"}), kept_for=timedelta(days=2))
     as_asked = rule("tape", expires_at=NOW + timedelta(hours=47))
     deleted = rule("tape", expires_at=NOW + timedelta(hours=1))
     assert placement(wanted, [as_asked], [], NOW) is Placement.PLACED

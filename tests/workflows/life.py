@@ -62,6 +62,8 @@ from wms2.workflows.request import RequestWorkflow
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
 SLOW_DATASET = "/MinBias/Run2024A-Slow-v1/GEN-SIM"
 """One that is never announced."""
+DEAF_DATASET = "/MinBias/Run2024A-Deaf-v1/GEN-SIM"
+"""One whose workflow does not answer."""
 HOST = "here"
 INPUT_PATIENCE = timedelta(hours=1)
 
@@ -77,7 +79,8 @@ class QuietOutput:
 
     @workflow.run
     async def run(self, order: OutputOrder) -> None:
-        last_words = ("freeze",) if order.dataset == SLOW_DATASET else ("finish", "freeze")
+        heard = {SLOW_DATASET: ("freeze",), DEAF_DATASET: ()}
+        last_words = heard.get(order.dataset, ("finish", "freeze"))
         await workflow.wait_condition(lambda: self.word in last_words)
         parent = workflow.get_external_workflow_handle(request_id(order.request))
         if self.word == "finish":
@@ -105,6 +108,10 @@ class QuietOutput:
     @workflow.query
     def retries(self) -> int:
         return self.retried
+
+    @workflow.query
+    def last_word(self) -> str:
+        return self.word
 
 
 @workflow.defn(name="UndoWorkflow", sandboxed=False)

@@ -16,7 +16,7 @@ from temporalio.worker import Replayer, Worker
 with workflow.unsafe.imports_passed_through():
     from tests.patience import PATIENCE_SEC
     from tests.workflows.servers import skipping_server
-    from wms2.models.messages import OutputAnnounced, OutputOrder
+    from wms2.models.messages import Alert, OutputAnnounced, OutputOrder
     from wms2.models.output_state import OutputState
     from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import output_id, request_id
@@ -50,6 +50,10 @@ class Listener:
         self._told.append(f"stuck {stuck.problem}")
 
     @workflow.signal
+    def output_recovered(self, dataset: str) -> None:
+        self._told.append(f"recovered {dataset}")
+
+    @workflow.signal
     def output_frozen(self, dataset: str) -> None:
         self._told.append(f"frozen {dataset}")
 
@@ -69,6 +73,7 @@ class Service:
         self.gate.set()
         self.protected = Protected(files=3)
         self.placed = Placed(waiting=0, complete=True)
+        self.alerts: list[Alert] = []
 
     async def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -105,6 +110,10 @@ class Service:
         await self._call("announce")
         return ANNOUNCED
 
+    @activity.defn
+    async def raise_alert(self, alert: Alert) -> None:
+        self.alerts.append(alert)
+
 
 @pytest.fixture
 def service() -> Service:
@@ -128,6 +137,7 @@ async def environment(service: Service) -> AsyncIterator[WorkflowEnvironment]:
                 service.register_blocks,
                 service.place_blocks,
                 service.announce_output,
+                service.raise_alert,
             ],
         ),
     ):
@@ -258,6 +268,33 @@ async def test_it_is_announced_when_its_blocks_are_where_they_should_be_and_ruci
     assert await handle.result() == ANNOUNCED
 
 
+async def test_a_transfer_that_is_in_trouble_for_long_is_told_to_people_once(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    stuck = Placed(waiting=1, trouble="the rule for T1_US_FNAL_Tape is stuck", patience_hours=2)
+    service.placed = stuck
+    handle = await start(environment.client)
+    await handle.signal("finish")
+    await until_state(handle, lambda state: state.trouble_since is not None)
+    assert service.alerts == []
+    service.placed = Placed(waiting=1, left_alone=1, patience_hours=2)
+    await environment.sleep(3600)
+    service.placed = stuck
+    await environment.sleep(2 * 3600)
+    await until_state(handle, lambda state: state.trouble_told)
+    await environment.sleep(24 * 3600)
+    message = f"{DATASET} does not get where it should be: the rule for T1_US_FNAL_Tape is stuck"
+    assert [(alert.kind, alert.message) for alert in service.alerts] == [("stuck_transfer", message)]
+    service.placed = Placed(waiting=1)
+    await environment.sleep(600)
+    await until_state(handle, lambda state: not state.trouble)
+    service.placed = stuck
+    await environment.sleep(3 * 3600)
+    await until_true(lambda: len(service.alerts) == 2)
+    service.placed = Placed(waiting=0, complete=True)
+    assert await handle.result() == ANNOUNCED
+
+
 async def test_it_finishes_although_the_request_is_gone(client: Client, service: Service) -> None:
     handle = await start(client, listener=False)
     await handle.signal("finish")
@@ -304,6 +341,42 @@ async def test_it_waits_between_its_tries_whatever_the_news(
     await until_state(handle, lambda state: state.protected == 3 and not state.problem)
 
 
+async def test_files_are_protected_with_each_news_while_dbs_is_away(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["register"] = "Unavailable"
+    service.protected = Protected(files=3, blocks_due=True, next_due_sec=-1)
+    service.placed = Placed(waiting=1)
+    handle = await start(environment.client)
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: state.failures == 1)
+    tries = service.calls.count("register")
+    before = (await _state(handle)).protected
+    for number in range(1, 4):
+        await handle.signal("news")
+        await until_state(handle, lambda state, number=number: state.protected >= before + 3 * number)  # type: ignore[misc]
+    assert service.calls.count("register") == tries, "it waits for its own time"
+    assert service.calls.count("place") > 0
+    service.failing.clear()
+    service.protected = Protected(files=0, blocks_due=True)
+    await environment.sleep(8 * 3600)
+    await until_state(handle, lambda state: state.registered > 0 and not state.problem)
+
+
+async def test_it_is_not_announced_as_long_as_a_step_fails(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Unavailable"
+    handle = await start(environment.client)
+    await handle.signal("finish")
+    await environment.sleep(3600)
+    await until_state(handle, lambda state: state.failures > 1)
+    assert "announce" not in service.calls
+    service.failing.clear()
+    await handle.signal("retry")
+    assert await handle.result() == ANNOUNCED
+
+
 async def test_what_was_refused_is_a_persons_business_at_once(client: Client, service: Service) -> None:
     service.failing["protect"] = "Refused"
     handle = await start(client)
@@ -312,6 +385,66 @@ async def test_what_was_refused_is_a_persons_business_at_once(client: Client, se
     service.failing.clear()
     await handle.signal("retry")
     await until_state(handle, lambda state: state.protected == 3)
+
+
+async def test_who_was_told_of_a_problem_is_told_that_it_is_over(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Refused"
+    handle = await start(environment.client)
+    await until(lambda: _was_told(environment.client, "stuck protect does not work"))
+    service.failing.clear()
+    await environment.sleep(120)
+    await until_state(handle, lambda state: state.protected == 3)
+    await until(lambda: _was_told(environment.client, f"recovered {DATASET}"))
+    assert await told(environment.client) == ["stuck protect does not work", f"recovered {DATASET}"]
+
+
+async def test_nobody_hears_of_a_setback_that_is_over_soon(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Unavailable"
+    handle = await start(environment.client)
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: state.failures == 1)
+    service.failing.clear()
+    await handle.signal("retry")
+    await until_state(handle, lambda state: state.protected == 3 and not state.problem)
+    assert await told(environment.client) == []
+
+
+async def test_a_cancel_in_temporal_is_heard_as_a_wish_to_try_again(client: Client, service: Service) -> None:
+    service.failing["protect"] = "Refused"
+    handle = await start(client)
+    await until_state(handle, lambda state: state.failures == 1)
+    service.failing.clear()
+    await handle.cancel()
+    await until_state(handle, lambda state: state.protected == 3 and not state.problem)
+    await handle.signal("finish")
+    assert await handle.result() == ANNOUNCED
+
+
+async def test_a_cancel_in_temporal_breaks_no_call_off(client: Client, service: Service) -> None:
+    service.gate.clear()
+    handle = await start(client)
+    await until_true(lambda: service.calls == ["protect"])
+    await handle.cancel()
+    await until_state(handle, lambda state: state.retry)
+    service.gate.set()
+    await handle.signal("finish")
+    assert await handle.result() == ANNOUNCED
+    assert service.finished == len(service.calls)
+
+
+async def test_who_is_told_again_to_finish_looks_again(client: Client, service: Service) -> None:
+    service.placed = Placed(waiting=0, complete=False)
+    handle = await start(client)
+    await handle.signal("finish")
+    await until_true(lambda: "place" in service.calls)
+    await until_state(handle, lambda state: not state.news and state.look_at is None)
+    service.placed = Placed(waiting=0, complete=True)
+    await handle.signal("finish")
+    assert await handle.result() == ANNOUNCED
 
 
 async def test_frozen_with_nothing_under_way_it_says_so_and_ends(client: Client, service: Service) -> None:

@@ -1,19 +1,22 @@
 """A request and its outputs: those that do not get on, those that are taken back, those that are replaced."""
 
 import asyncio
+from datetime import timedelta
+from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
 from tests.patience import PATIENCE_SEC
-from tests.workflows.life import DATASET, HOST, Life, QuietOutput
+from tests.workflows.life import DATASET, DEAF_DATASET, HOST, SLOW_DATASET, Life, QuietOutput
 from tests.workflows.servers import skipping_server
 from tests.workflows.test_remedies import held_by_failures
 from wms2.models.actions import Action
 from wms2.models.messages import Alert, Slot
+from wms2.models.next_round import Need
 from wms2.models.output_steps import OutputStuck
 from wms2.models.request import RequestStatus
 from wms2.models.undo import Undone, UndoOrder
@@ -47,6 +50,61 @@ async def test_outputs_that_do_not_get_on_hold_the_request_and_release_tries_aga
     assert (await life.end()).status is RequestStatus.COMPLETED
     assert await output.query(QuietOutput.retries) == 1
     assert len(life.world.closed) == 2
+
+
+async def test_a_request_is_not_held_over_a_problem_of_its_outputs_that_is_over(life: Life) -> None:
+    life.world.rounds, life.world.lend_slots = [Need.ROUND, Need.ROUND], False
+    await life.begin()
+    await life.until_asked()
+    await life.handle.signal("output_stuck", STUCK)
+    await life.handle.signal("output_recovered", DATASET)
+    await life.until_told(f"{DATASET} gets on again")
+    life.world.lend_slots = True
+    (asked,) = life.world.asked
+    slot = Slot(request=asked.request, round=asked.round, host=HOST, said=asked.said)
+    await life.handle.signal("slot_granted", slot)
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert RequestStatus.HELD not in life.world.statuses
+
+
+async def waits_for(life: Life, dataset: str) -> WorkflowHandle[Any, Any]:
+    """A request that waits for an output, and the workflow of that one."""
+    life.world.rounds = []
+    await life.begin(datasets=(dataset,))
+    output = life.env.client.get_workflow_handle(output_id(life.name, dataset))
+    async with asyncio.timeout(PATIENCE_SEC):
+        while dataset not in (await life.state()).outputs_started or not await was_told(output):
+            await asyncio.sleep(0.05)
+    return output
+
+
+async def was_told(output: WorkflowHandle[Any, Any]) -> bool:
+    return bool(await output.query(QuietOutput.last_word))
+
+
+async def test_an_output_whose_workflow_was_ended_from_outside_is_taken_up_again(life: Life) -> None:
+    output = await waits_for(life, SLOW_DATASET)
+    ended = (await output.describe()).run_id
+    await output.terminate()
+    await life.env.sleep(timedelta(hours=13))
+    await life.until_told(f"the workflow of {SLOW_DATASET} was gone, and is started again")
+    async with asyncio.timeout(PATIENCE_SEC):
+        while (await output.describe()).run_id == ended or not await was_told(output):
+            await asyncio.sleep(0.05)
+    assert (await life.state()).outputs_started == (SLOW_DATASET,)
+
+
+async def test_an_output_that_ends_without_a_word_does_not_keep_a_request_from_its_end(life: Life) -> None:
+    output = await waits_for(life, DEAF_DATASET)
+    await life.say(Action.HOLD)
+    await life.until(RequestStatus.HELD)
+    await life.say(Action.ABORT)
+    async with asyncio.timeout(PATIENCE_SEC):
+        while await output.query(QuietOutput.last_word) != "freeze":
+            await asyncio.sleep(0.05)
+    await output.terminate()
+    await life.env.sleep(timedelta(minutes=15))
+    assert (await life.end()).status is RequestStatus.ABORTED
 
 
 async def test_a_request_that_failed_has_its_outputs_taken_back(life: Life) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
+from temporalio.workflow import Info
 
 from tests.patience import PATIENCE_SEC
 from tests.workflows.life import DATASET, HOST, SLOW_DATASET, Life, living
@@ -216,6 +217,20 @@ async def test_whoever_waits_for_outputs_for_too_long_is_reported_with_their_nam
     await life.env.sleep(TIME_LIMITS[RequestStatus.ACTIVE] + timedelta(hours=1))
     await life.until_alerted("slow_outputs")
     assert f"waits for {SLOW_DATASET} to be announced" in life.world.told_people[0]
+
+
+async def test_whoever_waits_for_outputs_is_reported_however_often_its_history_began_anew(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Info, "is_continue_as_new_suggested", lambda _: True)
+    life.world.rounds = []
+    await life.begin(datasets=(SLOW_DATASET,))
+    await life.until(RequestStatus.ACTIVE)
+    first = (await life.handle.describe()).run_id
+    await life.env.sleep(TIME_LIMITS[RequestStatus.ACTIVE] + timedelta(hours=1))
+    await life.until_alerted("slow_outputs")
+    assert (await life.handle.describe()).run_id != first
+    assert life.world.statuses.count(RequestStatus.ACTIVE) == 1
 
 
 @pytest.mark.parametrize("status", [RequestStatus.NEW, RequestStatus.HELD])

@@ -7,7 +7,9 @@ followed by one who does the same, and finds it done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections import Counter, defaultdict
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -19,10 +21,11 @@ from wms2.activities.inputs import COMMENT as INPUT_COMMENT
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.core.blocks import BlockLimits
-from wms2.core.placement import BlockToPlace, Placement, misses_a_rule, placement, trouble
+from wms2.core.placement import BlockToPlace, Placement, is_well, misses_a_rule, placement, trouble
 from wms2.db import blocks, outputs
 from wms2.db.requests import request_record
 from wms2.db.sites import site_rse
+from wms2.errors import Refused, Unavailable
 from wms2.models.block import NewBlock, provenance
 from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputStatus
@@ -34,22 +37,34 @@ FILES_AT_ONCE = 500
 SOURCE_COMMENT = "WMS2: kept where it was made until it is elsewhere"
 DESTINATION_COMMENT = "WMS2: where the request wants it"
 DAY_SEC = 86400
+BLOCKS_IN_VAIN = 3
+"""When so many blocks in a row fail, the others are not tried."""
 LOOK_EVERY_SEC = 300.0
 """Transfers take hours: Rucio is not asked for a block more often."""
 T = TypeVar("T")
 
 
 class OutputActivities(DatabaseActivities):
-    """`placement_wait`: for how long a block waits for somebody to want it elsewhere."""
+    """`placement_wait`: for how long a block waits for somebody to want it elsewhere.
+
+    `stuck_hours`: for how long a transfer may be in trouble before somebody is told.
+    """
 
     def __init__(
-        self, engine: Engine, dbs: Dbs, rucio: Rucio, limits: BlockLimits, placement_wait: timedelta
+        self,
+        engine: Engine,
+        dbs: Dbs,
+        rucio: Rucio,
+        limits: BlockLimits,
+        placement_wait: timedelta,
+        stuck_hours: float = 24,
     ) -> None:
         super().__init__(engine)
         self._dbs = dbs
         self._rucio = rucio
         self._limits = limits
         self._placement_wait = placement_wait
+        self._stuck_hours = stuck_hours
 
     # Protecting -----------------------------------------------------------------------------------------
 
@@ -97,10 +112,12 @@ class OutputActivities(DatabaseActivities):
         await self.record(blocks.close_due_blocks, *name, self._limits, order.finishing)
         request = (await self.record(request_record, order.request)).request
         names = await self.record(blocks.blocks_to_register, *name)
-        files = 0
+        files, failures = 0, _Failures()
         for block in names:
-            files += await _undivided(self._register(order, request, block))
+            with failures.passed_over():
+                files += await _undivided(self._register(order, request, block))
             activity.heartbeat(files)
+        failures.tell()
         return Registered(blocks=len(names), files=files)
 
     async def _register(self, order: OutputOrder, request: Request, name: str) -> int:
@@ -137,23 +154,51 @@ class OutputActivities(DatabaseActivities):
         name = (order.request, order.dataset)
         found = await self.record(blocks.blocks_to_place, *name)
         waiting = [block for block in found if order.finishing or _is_due(block)]
-        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
-        dataset_files = await self.record(outputs.files_in_rucio, order.dataset)
         output = _output((await self.record(request_record, order.request)).request, order.dataset)
-        left, troubles = len(found) - len(waiting), []
+        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
+        # Where the request names destinations, these are what counts.
+        locks = {} if output.destinations else await self._locks(waiting, of_dataset)
+        left_alone = left = len(found) - len(waiting)
+        troubles, failures = [], _Failures()
         for block in waiting:
-            rules = await self._lasting_rules(block.name)
-            to_place = _to_place(block, dataset_files, output)
-            if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
-                left += 1
-                troubles.append(trouble([*rules, *of_dataset]))
+            with failures.passed_over():
+                rules = await self._lasting_rules(block.name)
+                to_place = _to_place(block, output, locks.get(block.name, {}))
+                if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
+                    left += 1
+                    troubles.append(trouble([*rules, *of_dataset]))
             activity.heartbeat(left)
+        failures.tell()
         complete = not left and await self.record(blocks.is_complete, *name)
-        return Placed(waiting=left, complete=complete, trouble=next(filter(None, troubles), ""))
+        return Placed(
+            waiting=left,
+            complete=complete,
+            left_alone=left_alone,
+            trouble=next(filter(None, troubles), ""),
+            patience_hours=self._stuck_hours,
+        )
 
     async def _lasting_rules(self, name: str) -> list[Rule]:
         """Without those that bring a request its input: they end with that request."""
         return [rule for rule in await self._rucio.rules_of(name) if rule.comment != INPUT_COMMENT]
+
+    async def _locks(
+        self, waiting: Sequence[blocks.PlacedBlock], of_dataset: Sequence[Rule]
+    ) -> dict[str, Counter[str]]:
+        """How many locks that are OK each rule on the dataset has for each block, where it is well.
+
+        Rucio lists the locks of the whole dataset, so it is asked once for all blocks.
+        """
+        well = [rule for rule in of_dataset if is_well(rule)]
+        if not well:
+            return {}
+        block_of = await self.record(blocks.block_of_files, [block.name for block in waiting])
+        locks: dict[str, Counter[str]] = defaultdict(Counter)
+        for rule in well:
+            async for lfn in self._rucio.held_files(rule.id):
+                if block := block_of.get(lfn):
+                    locks[block][rule.id] += 1
+        return locks
 
     async def _place(
         self,
@@ -200,6 +245,29 @@ class OutputActivities(DatabaseActivities):
         await self.record(outputs.record_output_status, order.request, order.dataset, OutputStatus.ANNOUNCED)
 
 
+class _Failures:
+    """Blocks that a service does not take. The others go on, unless several in a row say that it is the service."""
+
+    def __init__(self) -> None:
+        self._first: Refused | Unavailable | None = None
+        self._in_a_row = 0
+
+    @contextmanager
+    def passed_over(self) -> Iterator[None]:
+        try:
+            yield
+            self._in_a_row = 0
+        except (Refused, Unavailable) as error:
+            self._first = self._first or error
+            self._in_a_row += 1
+            if self._in_a_row == BLOCKS_IN_VAIN:
+                self.tell()
+
+    def tell(self) -> None:
+        if self._first is not None:
+            raise self._first
+
+
 def _output(request: Request, dataset: str) -> Output:
     return next(output for output in request.outputs if output.dataset == dataset)
 
@@ -208,11 +276,9 @@ def _is_due(block: blocks.PlacedBlock) -> bool:
     return block.looked_sec is None or block.looked_sec >= LOOK_EVERY_SEC
 
 
-def _to_place(block: blocks.PlacedBlock, dataset_files: int, output: Output) -> BlockToPlace:
+def _to_place(block: blocks.PlacedBlock, output: Output, locks: Mapping[str, int]) -> BlockToPlace:
     kept_for = timedelta(days=output.retention_days) if output.retention_days else None
-    return BlockToPlace(
-        block.files, dataset_files, block.source_rule, frozenset(block.transfer_rules), kept_for
-    )
+    return BlockToPlace(block.files, block.source_rule, frozenset(block.transfer_rules), kept_for, locks)
 
 
 async def _undivided(step: Coroutine[Any, Any, T]) -> T:

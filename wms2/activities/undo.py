@@ -22,16 +22,18 @@ class UndoActivities(DatabaseActivities):
 
     @activity.defn
     async def undo_outputs(self, order: UndoOrder) -> Undone:
-        """Make the datasets invalid in DBS, delete WMS2's rules on their blocks, and record it.
+        """Make the datasets and their files invalid in DBS, delete WMS2's rules on the blocks, and record it.
 
-        Readers are told first: nobody shall begin to read what is about to go.
+        Readers are told first: nobody shall begin to read what is about to go. A block that is recorded is not
+        looked at again: whoever comes after an interruption goes on with the next.
         """
         datasets = blocks = rules = files = 0
         for dataset in await self.record(undo.recorded_datasets, order):
             await self._tell_readers(dataset)
             for block in dataset.blocks:
+                await self._invalidate_files(block)
                 rules += await self._delete_rules(block)
-                files += await self._take_back(dataset, block)
+                files += await self.record(undo.record_block_undone, block.name, block.in_dbs)
                 blocks += 1
                 activity.heartbeat(blocks)
             files += await self.record(undo.record_dataset_undone, order, dataset.name)
@@ -39,18 +41,19 @@ class UndoActivities(DatabaseActivities):
         return Undone(datasets=datasets, blocks=blocks, rules=rules, files=files)
 
     async def _tell_readers(self, dataset: RecordedDataset) -> None:
-        """A dataset in which others have files stays; only the files of this request go."""
+        """A dataset in which others have files stays visible; only the files of this request go."""
         if dataset.shared or not any(block.in_dbs for block in dataset.blocks):
             return
         if await self._dbs.dataset_access(dataset.name) is not None:
             await self._dbs.set_dataset_access(dataset.name, "INVALID")
 
-    async def _take_back(self, dataset: RecordedDataset, block: RecordedBlock) -> int:
-        if dataset.shared and block.in_dbs:
-            in_dbs = set(await self._dbs.block_files(block.name))
-            lfns = [lfn for lfn in await self.record(undo.block_lfns, block.name) if lfn in in_dbs]
-            await self._dbs.set_files_valid(lfns, False)
-        return await self.record(undo.record_block_undone, block.name, block.in_dbs)
+    async def _invalidate_files(self, block: RecordedBlock) -> None:
+        """Also where the dataset is invalid: the next request that makes files for it makes it VALID again."""
+        if not block.in_dbs:
+            return
+        in_dbs = set(await self._dbs.block_files(block.name))
+        lfns = [lfn for lfn in await self.record(undo.block_lfns, block.name) if lfn in in_dbs]
+        await self._dbs.set_files_valid(lfns, False)
 
     async def _delete_rules(self, block: RecordedBlock) -> int:
         """Those that are recorded, and those that Rucio has without a record: a call may have been cut off."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -108,6 +108,12 @@ class _Rule:
 
 
 @dataclass(slots=True)
+class _Lock:
+    name: str
+    state: str
+
+
+@dataclass(slots=True)
 class _Did:
     open: bool | None
 
@@ -122,6 +128,7 @@ _CONTENT = TypeAdapter(list[_Content])
 _FILES = TypeAdapter(list[_File])
 _FILE_PLACES = TypeAdapter(list[_FilePlaces])
 _RULE, _RULES = TypeAdapter(_Rule), TypeAdapter(list[_Rule])
+_LOCKS = TypeAdapter(list[_Lock])
 _DID = TypeAdapter(_Did)
 _RSES = TypeAdapter(list[_Rse])
 _IDS = TypeAdapter(list[str])
@@ -319,6 +326,15 @@ class Rucio(Service):
             return _rule(await self.document(_RULE, "GET", f"rules/{_checked_id(rule_id)}", headers=ACCEPT))
         except NotFound:
             return None
+
+    async def held_files(self, rule_id: str) -> AsyncGenerator[str, None]:
+        """The name of a file for each lock of a rule that is OK; none for a rule that is gone."""
+        path = f"rules/{_checked_id(rule_id)}/locks"
+        async with aclosing(self.stream(_LOCKS, "GET", path, headers=ACCEPT)) as answers:
+            async for rows in answers:
+                for row in rows:
+                    if row.state == "OK":
+                        yield row.name
 
     async def delete_rule(self, rule_id: str) -> None:
         """It ends an hour later. One that is gone is fine."""

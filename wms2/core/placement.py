@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -26,15 +26,16 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockToPlace:
-    """A closed block: how many files it and its dataset have in Rucio, and which rules are WMS2's own."""
+    """A closed block: how many files it has in Rucio, and which rules are WMS2's own."""
 
     files: int
-    dataset_files: int
     source_rule: str
     wanted_rules: frozenset[str] = frozenset()
     """Those that the request asked for: all of them must hold."""
     kept_for: timedelta | None = None
     """How long the request wants it to be kept; for good where it does not say."""
+    locks: Mapping[str, int] = field(default_factory=dict)
+    """For rules on its dataset: how many locks of the block's own files are OK."""
 
 
 def placement(
@@ -43,13 +44,17 @@ def placement(
     """What the rules on a block, and on the dataset that it belongs to, say about it.
 
     A rule counts when it has a lock for every file: one that was made before the last file came says OK too early.
+    How many locks a rule on the dataset has in all says nothing: they may be of other blocks, by whomever.
     """
     holds = {
-        rule.id: _lasts(rule, block, now) and _holds(rule, block.files)
+        rule.id: _lasts(rule, block, now) and _holds(rule, rule.locks_ok, block)
         for rule in of_block
         if rule.id != block.source_rule
     }
-    holds |= {rule.id: _lasts(rule, block, now) and _holds(rule, block.dataset_files) for rule in of_dataset}
+    holds |= {
+        rule.id: _lasts(rule, block, now) and _holds(rule, block.locks.get(rule.id, 0), block)
+        for rule in of_dataset
+    }
     if block.wanted_rules:
         elsewhere = block.wanted_rules - {block.source_rule}
         if not all(holds.get(rule, False) for rule in elsewhere):
@@ -58,6 +63,11 @@ def placement(
     if any(holds.values()):
         return Placement.PLACED
     return Placement.UNDER_WAY if holds else Placement.NOWHERE
+
+
+def is_well(rule: Rule) -> bool:
+    """Whether all the locks that it has are OK; it may lack some."""
+    return rule.state == OK and not (rule.locks_replicating or rule.locks_stuck)
 
 
 def misses_a_rule(block: BlockToPlace, of_block: Sequence[Rule], now: datetime) -> bool:
@@ -74,9 +84,8 @@ def _lasts(rule: Rule, block: BlockToPlace, now: datetime) -> bool:
     return rule.expires_at is None or rule.expires_at - now >= least
 
 
-def _holds(rule: Rule, files: int) -> bool:
-    waiting = rule.locks_replicating or rule.locks_stuck
-    return rule.state == OK and not waiting and rule.locks_ok >= files * rule.copies
+def _holds(rule: Rule, locks_ok: int, block: BlockToPlace) -> bool:
+    return is_well(rule) and locks_ok >= block.files * rule.copies
 
 
 def trouble(rules: Sequence[Rule]) -> str:

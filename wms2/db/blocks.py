@@ -218,6 +218,16 @@ def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[P
     ]
 
 
+def block_of_files(session: Session, block_names: Sequence[str]) -> dict[str, str]:
+    """The names of all files of some blocks, each with that of its block."""
+    query = (
+        select(OutputFileRow.lfn, OutputBlockRow.block_name)
+        .join(OutputBlockRow, OutputBlockRow.id == OutputFileRow.block_id)
+        .where(OutputBlockRow.block_name.in_(block_names))
+    )
+    return {file.lfn: file.block_name for file in session.execute(query)}
+
+
 def record_check(session: Session, block_name: str) -> None:
     """Its rules were looked at, and it has not arrived."""
     dataset, block = _locked(session, block_name)

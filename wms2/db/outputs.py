@@ -48,18 +48,6 @@ def registered_totals(session: Session, request_name: str, dataset: str) -> tupl
     return files, int(events)
 
 
-def files_in_rucio(session: Session, dataset: str) -> int:
-    """How many files of a dataset Rucio was told of, by whatever request."""
-    known = [OutputFileStatus.PROTECTED, OutputFileStatus.REGISTERED]
-    query = (
-        select(func.count())
-        .select_from(OutputFileRow)
-        .join(OutputDatasetRow, OutputDatasetRow.id == OutputFileRow.output_dataset_id)
-        .where(OutputDatasetRow.dataset_name == dataset, OutputFileRow.status.in_(known))
-    )
-    return session.scalar(query) or 0
-
-
 def output_datasets(session: Session, request_name: str) -> list[OutputDataset]:
     """The request's datasets that have files, by name."""
     rows = session.scalars(

@@ -116,7 +116,9 @@ class RuleCalls:
         return Reply()
 
     def _locks(self, call: Call) -> Reply:
-        return Reply(iter(list(self._rules.locks(self._rules.rule(call.names[0])))))
+        """None for a rule that is not there, as with Rucio itself."""
+        rule = self._rules.rules.get(call.names[0])
+        return Reply(iter(list(self._rules.locks(rule)) if rule else []))
 
     # Storage and subscriptions
 

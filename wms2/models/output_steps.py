@@ -27,8 +27,12 @@ class Placed(Model):
     """Blocks that are not yet where they should be."""
     complete: bool = False
     """Every file of the dataset is in a block for which nothing is left to do."""
+    left_alone: Count = 0
+    """Those of them that were looked at just before, and not now."""
     trouble: str = ""
     """What Rucio says of a transfer that does not get on."""
+    patience_hours: float = 24
+    """How long a transfer may be in trouble before somebody is told."""
 
 
 class OutputStuck(Model):

@@ -117,6 +117,8 @@ class RequestState(BaseModel):
     stuck_outputs: dict[str, str] = {}
     """Datasets that do not get on without a person, each with the reason."""
     announced: tuple[str, ...] = ()
+    outputs_awaited: int = 0
+    """The number of the status in which it waits for its outputs; of an earlier one, or 0, when it does not."""
     logbook: tuple[str, ...] = ()
     """The latest changes of status, in words."""
     handled_actions: tuple[str, ...] = ()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -10,17 +13,19 @@ from temporalio.common import Priority
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
-    from wms2.models.messages import OutputAnnounced
-    from wms2.models.output_state import OutputState
+    from wms2.models.messages import Alert, OutputAnnounced
+    from wms2.models.output_state import OutputState, Setback
     from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import request_id
-    from wms2.temporal.retries import FINAL, OUTPUT
+    from wms2.temporal.retries import FINAL, OUTPUT, RECORD
     from wms2.workflows.history import history_is_long
 
 BACK_OFF = [timedelta(minutes=m) for m in (1, 5, 30, 2 * 60, 4 * 60, 8 * 60)]
 """How long to wait after the first failure, the second, and so on. After the last one a person is called."""
 LOOK_AGAIN = timedelta(minutes=5)
 """Transfers take hours: Rucio is not asked more often."""
+PROTECT, REGISTER, PLACE = "protect", "register", "place"
+"""The steps. Each has its own setbacks: a service that is away stops only those that need it."""
 URGENT, SOON, LATER = Priority(priority_key=1), Priority(priority_key=2), Priority(priority_key=4)
 T = TypeVar("T")
 
@@ -40,7 +45,21 @@ class OutputDatasetWorkflow:
 
     @workflow.run
     async def run(self, _: OutputState) -> OutputAnnounced | None:
-        """What was announced; None when it was frozen. It is started with an OutputOrder."""
+        """What was announced; None when it was frozen. It is started with an OutputOrder.
+
+        Temporal's own cancel does not end it, as files would be left half-way: it is heard as a wish to try again.
+        """
+        life = asyncio.create_task(self._live())
+        try:
+            await workflow.wait_condition(life.done)
+        except asyncio.CancelledError:
+            if workflow.cancellation_reason() is None:
+                raise
+            self.retry()
+            await workflow.wait_condition(life.done)
+        return await life
+
+    async def _live(self) -> OutputAnnounced | None:
         while not self._state.frozen:
             if history_is_long():
                 workflow.continue_as_new(self._state)
@@ -61,14 +80,14 @@ class OutputDatasetWorkflow:
     @workflow.signal
     def finish(self) -> None:
         """No more will come: close the last blocks, and announce when all are where they should be."""
-        if not self._state.finishing:
-            self._state.news = self._state.finishing = True
+        self._state.news = self._state.finishing = True
 
     @workflow.signal
     def retry(self) -> None:
         """A person has mended what was broken, or wants to know whether it is."""
         self._state.retry = True
-        self._state.failures = 0
+        for setback in self._state.setbacks.values():
+            setback.failures, setback.again_at = 0, workflow.now()
 
     @workflow.signal
     def freeze(self) -> None:
@@ -84,7 +103,7 @@ class OutputDatasetWorkflow:
     # Waiting --------------------------------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        """Until there is something to do. After a failure that is when its time is over, whatever the news."""
+        """Until there is something to do. A step that failed is tried again when its own time has come."""
         try:
             await workflow.wait_condition(
                 self._is_wanted, timeout=self._patience(), timeout_summary="until it is time to look again"
@@ -94,19 +113,21 @@ class OutputDatasetWorkflow:
 
     def _is_wanted(self) -> bool:
         state = self._state
-        return state.frozen or state.retry or (state.news and not state.problem)
+        return state.frozen or state.retry or (state.news and PROTECT not in state.setbacks)
 
     def _patience(self) -> timedelta | None:
         state = self._state
-        if state.problem:
-            return BACK_OFF[max(1, min(state.failures, len(BACK_OFF))) - 1]
-        times = [time for time in (state.close_at, state.look_at) if time is not None]
+        times = [setback.again_at for setback in state.setbacks.values()]
+        if state.close_at and not {PROTECT, REGISTER} & state.setbacks.keys():
+            times.append(state.close_at)
+        if state.look_at and PLACE not in state.setbacks:
+            times.append(state.look_at)
         return max(min(times) - workflow.now(), timedelta()) if times else None
 
     # Working --------------------------------------------------------------------------------------------
 
     async def _work(self) -> OutputAnnounced | None:
-        """One look at everything. A failure is kept for people to read, and after many of them a person is called."""
+        """One look at everything."""
         state = self._state
         if state.frozen:
             return None
@@ -114,43 +135,77 @@ class OutputDatasetWorkflow:
         state.news = state.retry = False
         self._tell()
         try:
-            announced = await self._get_on()
-            state.problem, state.failures = "", 0
-            return announced
+            return await self._get_on()
         except _Frozen:
-            return None
-        except ActivityError as error:
-            if not state.frozen:
-                await self._take_note_of(error)
             return None
 
     async def _get_on(self) -> OutputAnnounced | None:
-        """Protect first: what is not protected can be lost."""
+        """Protect first: what is not protected can be lost. No step waits for another that fails."""
+        state, finishing = self._state, self._state.finishing
+        await self._try(PROTECT, self._protect)
+        closing = state.blocks_due or finishing
+        if closing or REGISTER in state.setbacks:
+            await self._try(REGISTER, partial(self._register, finishing))
+        is_time = state.look_at is not None and workflow.now() >= state.look_at
+        if closing or is_time or PLACE in state.setbacks:
+            return await self._try(PLACE, partial(self._look_where_they_are, finishing))
+        return None
+
+    async def _try(self, step: str, work: Callable[[], Awaitable[T]]) -> T | None:
+        """A step whose time has come. Its failure is kept for people to read; after many of them one is called."""
+        setback = self._state.setbacks.get(step)
+        if setback and workflow.now() < setback.again_at:
+            return None
+        try:
+            done = await work()
+        except ActivityError as error:
+            if not self._state.frozen:
+                await self._take_note_of(step, error)
+            return None
+        if setback is not None:
+            await self._recover(step)
+        return done
+
+    async def _protect(self) -> None:
         state = self._state
-        finishing = state.finishing
-        soon = URGENT if state.urgent else SOON
-        protected = await self._do("protect_outputs", Protected, "protect files at their sites", soon)
+        protected = await self._do("protect_outputs", Protected, "protect files at their sites", self._soon)
         state.protected += protected.files
-        state.close_at = None
+        state.blocks_due, state.close_at = protected.blocks_due, None
         if protected.next_due_sec is not None:
             state.close_at = workflow.now() + timedelta(seconds=max(protected.next_due_sec, 0))
-        closing = protected.blocks_due or finishing
-        if closing:
-            registered = await self._do("register_blocks", Registered, "register blocks in DBS", soon)
-            state.registered += registered.files
-            state.close_at = None if finishing else state.close_at
-        if closing or (state.look_at and workflow.now() >= state.look_at):
-            return await self._look_where_they_are(finishing)
-        return None
+
+    async def _register(self, finishing: bool) -> None:
+        state = self._state
+        registered = await self._do("register_blocks", Registered, "register blocks in DBS", self._soon)
+        state.registered += registered.files
+        state.blocks_due = False
+        state.close_at = None if finishing else state.close_at
 
     async def _look_where_they_are(self, finishing: bool) -> OutputAnnounced | None:
         state = self._state
         placed = await self._do("place_blocks", Placed, "look where its blocks are", LATER)
-        state.waiting, state.trouble = placed.waiting, placed.trouble
+        state.waiting = placed.waiting
+        await self._watch_the_trouble(placed)
         state.look_at = workflow.now() + LOOK_AGAIN if placed.waiting else None
-        if not (finishing and placed.complete) or state.news or state.frozen:
+        is_ready = finishing and placed.complete and not state.setbacks.keys() - {PLACE}
+        if not is_ready or state.news or state.frozen:
             return None
         return await self._do("announce_output", OutputAnnounced, "announce the dataset", SOON)
+
+    async def _watch_the_trouble(self, placed: Placed) -> None:
+        """A transfer that does not get on for long is told to people once: it may never do so by itself."""
+        state = self._state
+        if placed.trouble:
+            state.trouble, state.trouble_since = placed.trouble, state.trouble_since or workflow.now()
+        elif not placed.left_alone:
+            state.trouble, state.trouble_since, state.trouble_told = "", None, False
+        if state.trouble_told or state.trouble_since is None:
+            return
+        if workflow.now() - state.trouble_since >= timedelta(hours=placed.patience_hours):
+            message = f"{state.dataset} does not get where it should be: {state.trouble}"
+            alert = Alert(request=state.request, kind="stuck_transfer", message=message)
+            await workflow.execute_activity("raise_alert", alert, summary=alert.message[:200], **RECORD)
+            state.trouble_told = True
 
     async def _do(self, activity: str, result: type[T], summary: str, priority: Priority) -> T:
         if self._state.frozen:
@@ -171,21 +226,46 @@ class OutputDatasetWorkflow:
         finally:
             self._call = None
 
-    async def _take_note_of(self, error: ActivityError) -> None:
+    async def _take_note_of(self, step: str, error: ActivityError) -> None:
         """What trying again does not mend is a person's business at once, the rest when nothing has helped."""
         state, cause = self._state, error.cause
-        state.problem = cause.message if isinstance(cause, FailureError) else str(error)
-        state.failures += 1
-        workflow.logger.warning("%s: %s", state.dataset, state.problem)
+        before = state.setbacks.get(step)
+        failures = before.failures + 1 if before else 1
         final = isinstance(cause, ApplicationError) and cause.type in FINAL
-        if final or state.failures > len(BACK_OFF):
+        is_stuck = final or failures > len(BACK_OFF)
+        state.setbacks[step] = Setback(
+            problem=cause.message if isinstance(cause, FailureError) else str(error),
+            failures=failures,
+            again_at=workflow.now() + BACK_OFF[min(failures, len(BACK_OFF)) - 1],
+            told=is_stuck or (before is not None and before.told),
+        )
+        self._sum_up()
+        workflow.logger.warning("%s: %s", state.dataset, state.setbacks[step].problem)
+        if is_stuck:
             await self._report("output_stuck", OutputStuck(dataset=state.dataset, problem=state.problem))
+
+    async def _recover(self, step: str) -> None:
+        """The request hears of it where it was told of the setback, and nothing else keeps a person busy."""
+        state = self._state
+        was_told = state.setbacks.pop(step).told
+        self._sum_up()
+        if was_told and not any(other.told for other in state.setbacks.values()):
+            await self._report("output_recovered", state.dataset)
+
+    def _sum_up(self) -> None:
+        state, setbacks = self._state, self._state.setbacks.values()
+        state.problem = "; ".join(dict.fromkeys(setback.problem for setback in setbacks))
+        state.failures = max((setback.failures for setback in setbacks), default=0)
+
+    @property
+    def _soon(self) -> Priority:
+        return URGENT if self._state.urgent else SOON
 
     # Telling --------------------------------------------------------------------------------------------
 
     async def _report(self, signal: str, content: OutputAnnounced | OutputStuck | str) -> None:
         """Tell the request. One that is gone needs no telling: the database knows as well."""
-        if signal != "output_stuck":
+        if signal not in ("output_stuck", "output_recovered"):
             self._tell(signal.replace("output_", "").capitalize())
         request = workflow.get_external_workflow_handle(request_id(self._state.request))
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
@@ -14,6 +16,9 @@ with workflow.unsafe.imports_passed_through():
     from wms2.temporal.queues import WORKFLOWS
     from wms2.temporal.retries import RECORD
     from wms2.workflows.clerk import Clerk
+
+
+FREEZE_AGAIN = timedelta(minutes=10)
 
 
 class Publisher(Clerk):
@@ -36,6 +41,12 @@ class Publisher(Clerk):
             self.state.stuck_outputs[stuck.dataset] = stuck.problem
             self.note_down(f"{stuck.dataset} does not get on: {stuck.problem}")
 
+    @workflow.signal
+    def output_recovered(self, dataset: str) -> None:
+        """It gets on again by itself, and needs no person any more."""
+        if self.state.stuck_outputs.pop(dataset, None) is not None:
+            self.note_down(f"{dataset} gets on again")
+
     def all_are_announced(self) -> bool:
         return set(self.state.announced) >= set(self.state.datasets)
 
@@ -45,14 +56,18 @@ class Publisher(Clerk):
         return "; ".join(f"{dataset} does not get on: {problem}" for dataset, problem in stuck)
 
     async def tell_the_outputs(self, word: str) -> None:
-        """A word to each output workflow; one that is not there yet is started first."""
+        """A word to each output workflow; one that is not there yet, or no longer, is started first."""
         for dataset in self.state.datasets:
             if dataset in self.state.announced:
                 continue
             name = output_id(self.state.request_name, dataset)
             if dataset not in self.state.outputs_started:
                 await self.start_output(dataset, name)
-            await self.tell(name, word)
+            if not await self.tell(name, word) and dataset not in self.state.announced:
+                # It was ended from outside. What it knew is in the database: another one goes on from there.
+                self.note_down(f"the workflow of {dataset} was gone, and is started again")
+                await self.start_output(dataset, name)
+                await self.tell(name, word)
 
     async def try_the_outputs_again(self) -> None:
         """Those that are stuck: a person has mended what was broken."""
@@ -82,15 +97,26 @@ class Publisher(Clerk):
         except WorkflowAlreadyStartedError:
             # A request that was revived at an earlier point of its history meets its outputs again.
             workflow.logger.info("%s lives already", name)
-        self.state.outputs_started = (*self.state.outputs_started, dataset)
+        if dataset not in self.state.outputs_started:
+            self.state.outputs_started = (*self.state.outputs_started, dataset)
 
     async def freeze_the_outputs(self) -> None:
-        """Those that live answer when they have no call in flight."""
-        living = set()
-        for dataset in sorted(set(self.state.outputs_started) - set(self.state.announced)):
-            if await self.tell(output_id(self.state.request_name, dataset), "freeze"):
-                living.add(dataset)
-        await workflow.wait_condition(lambda: living <= self.frozen | set(self.state.announced))
+        """Those that live answer when they have no call in flight. One that ends without a word is not waited for."""
+        while living := await self.told_to_freeze():
+            try:
+                await workflow.wait_condition(
+                    lambda living=living: living <= self.frozen | set(self.state.announced),  # type: ignore[misc]
+                    timeout=FREEZE_AGAIN,
+                    timeout_summary="until the outputs are told again to freeze",
+                )
+            except TimeoutError:
+                continue
+
+    async def told_to_freeze(self) -> set[str]:
+        """Those that have not answered, and were there to be told."""
+        silent = set(self.state.outputs_started) - set(self.state.announced) - self.frozen
+        name = self.state.request_name
+        return {dataset for dataset in sorted(silent) if await self.tell(output_id(name, dataset), "freeze")}
 
     async def take_the_outputs_back(self, asked: OperatorAction) -> None:
         """What was registered is listed, and taken back by a workflow of its own: that may take days."""

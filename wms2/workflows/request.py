@@ -326,7 +326,10 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
 
     async def announce_the_outputs(self) -> None:
         """Without a slot: the output workflows finish, each in its own time."""
-        await self.enter(RequestStatus.ACTIVE, "waiting for the outputs to be announced")
+        # A new history goes on with the wait: its time limit counts from the beginning.
+        if self.state.outputs_awaited != self.state.sequence:
+            await self.enter(RequestStatus.ACTIVE, "waiting for the outputs to be announced")
+            self.state.outputs_awaited = self.state.sequence
         while not self.all_are_announced():
             await self.tell_the_outputs("finish")
             # The last answer may have come while they were told.
