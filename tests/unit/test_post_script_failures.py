@@ -23,7 +23,7 @@ from post_script.names import DONE, GIVE_UP, NOT_YET, RETRY, is_site_name
 from post_script.node import finish_attempt
 from tests.factories import simulation, snapshot
 from tests.unit.test_post_script import newest, run_node, write_log, write_report
-from wms2.cli import app
+from wms2.cli.main import app
 from wms2.core.planning import plan_round
 from wms2.dagman.policy_file import add_rules
 from wms2.dagman.round_folder import write_round
