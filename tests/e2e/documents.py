@@ -25,6 +25,11 @@ def simulation(name: str, folder: Path, *faults: Fault, events: int = 100) -> Do
     )
 
 
+def pilot_only(name: str, folder: Path, *faults: Fault) -> Document:
+    """20 events, which the pilot makes all, and in one go: how long they take must not tell it that it knows enough."""
+    return simulation(name, folder, *faults, events=20) | {"splitting_params": {"events_per_job": 2000}}
+
+
 def reprocessing(name: str, folder: Path, *faults: Fault) -> Document:
     """A pilot of five files in one job, then a round of two such jobs, each a work unit of its own."""
     return _document(
@@ -60,7 +65,7 @@ def task_chain(name: str, folder: Path, *faults: Fault) -> Document:
             "TaskName": "GEN",
             "PrimaryDataset": "MinBias",
             "RequestNumEvents": 20,
-            "EventsPerJob": 20,
+            "EventsPerJob": 2000,
             "PayloadConfig": _demo("GEN", name, folder, faults),
         },
         "Task2": {

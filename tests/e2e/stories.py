@@ -3,15 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
-from tests.e2e.documents import PILOT_JOB, SECOND_JOB, Fault, reprocessing, simulation, waits
+from tests.e2e.documents import PILOT_JOB, SECOND_JOB, Fault, pilot_only, reprocessing, simulation, waits
 from tests.e2e.stand import Stand
 from wms2.temporal.client import connect
 from wms2.temporal.ids import request_id
 
 PERMANENT = 8001
 """An exit code after which no retry is worth it: the work unit is given up."""
-PILOT_ONLY = 20
-"""So few events that the pilot makes them all."""
 
 
 def completes(stand: Stand, name: str) -> None:
@@ -28,7 +26,7 @@ def reprocesses(stand: Stand, name: str) -> None:
 
 def is_kept_back(stand: Stand, name: str) -> None:
     """And sized by an operator before it begins."""
-    stand.submit(simulation(name, stand.folder, events=PILOT_ONLY), "--hold")
+    stand.submit(pilot_only(name, stand.folder), "--hold")
     stand.until(name, "new")
     stand.wms2("request", "size", name, "--memory-mb", "600", "--reason", "a small pool")
     stand.wms2("request", "release", name)
@@ -37,7 +35,7 @@ def is_kept_back(stand: Stand, name: str) -> None:
 
 def is_stopped(stand: Stand, name: str) -> None:
     gate = stand.gate(name)
-    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=PILOT_ONLY))
+    stand.submit(pilot_only(name, stand.folder, waits(gate, PILOT_JOB)))
     stand.until(name, "pilot_running")
     stand.wms2("request", "stop", name, "--reason", "maintenance")
     stand.until(name, "stopping", "resubmitting", "queued", "pilot_running")
@@ -51,7 +49,7 @@ def is_cancelled_in_temporal(stand: Stand, name: str) -> None:
         await client.get_workflow_handle(request_id(name)).cancel()
 
     gate = stand.gate(name)
-    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=PILOT_ONLY))
+    stand.submit(pilot_only(name, stand.folder, waits(gate, PILOT_JOB)))
     stand.until(name, "pilot_running")
     asyncio.run(cancel())
     stand.until(name, "stopping", "resubmitting", "queued", "pilot_running")
@@ -61,7 +59,7 @@ def is_cancelled_in_temporal(stand: Stand, name: str) -> None:
 
 def is_held_and_released(stand: Stand, name: str) -> None:
     gate = stand.gate(name)
-    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=PILOT_ONLY))
+    stand.submit(pilot_only(name, stand.folder, waits(gate, PILOT_JOB)))
     stand.until(name, "pilot_running")
     stand.wms2("request", "hold", name, "--reason", "wrong conditions?")
     stand.until(name, "stopping", "held")
@@ -90,7 +88,7 @@ def fails(stand: Stand, name: str) -> None:
 
 def is_rescued(stand: Stand, name: str) -> None:
     lost: Fault = {"node": PILOT_JOB, "exit_code": PERMANENT, "times": 1}
-    stand.submit(simulation(name, stand.folder, lost, events=PILOT_ONLY))
+    stand.submit(pilot_only(name, stand.folder, lost))
     stand.until(name, "completed")
 
 
@@ -134,7 +132,7 @@ def is_completed_without_a_part(stand: Stand, name: str) -> None:
 def is_restarted(stand: Stand, name: str) -> None:
     """The old one ends with its DAG removed, the next version completes."""
     gate = stand.gate(name)
-    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=PILOT_ONLY))
+    stand.submit(pilot_only(name, stand.folder, waits(gate, PILOT_JOB)))
     stand.until(name, "pilot_running")
     stand.wms2("request", "restart", name, "--reason", "wrong conditions", "--yes")
     stand.until(name, "stopping", "failed")
@@ -144,7 +142,7 @@ def is_restarted(stand: Stand, name: str) -> None:
 
 def is_prioritised(stand: Stand, name: str) -> None:
     gate = stand.gate(name)
-    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=PILOT_ONLY))
+    stand.submit(pilot_only(name, stand.folder, waits(gate, PILOT_JOB)))
     stand.until(name, "pilot_running")
     stand.wms2("request", "priority", name, "7", "--reason", "not urgent")
     include = stand.home / "submit" / name / "round_00" / "round.inc"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e import stories
-from tests.e2e.documents import PILOT_JOB, simulation, waits
+from tests.e2e.documents import PILOT_JOB, pilot_only, waits
 from tests.e2e.dying_worker import REMEDIES
 from tests.e2e.stand import Stand, own_stand
 from tests.e2e.test_kills import Mortal
@@ -106,7 +106,7 @@ def audited(stand: Stand, name: str, action: str) -> int:
 def test_a_worker_killed_in_a_restart_leaves_one_next_version(stand: Stand, mortal: Mortal) -> None:
     name = "e2e_killed_restart"
     gate = stand.gate(name)
-    stand.submit(simulation(name, stand.folder, waits(gate, PILOT_JOB), events=stories.PILOT_ONLY))
+    stand.submit(pilot_only(name, stand.folder, waits(gate, PILOT_JOB)))
     stand.until(name, "pilot_running")
     mortal.arm(name, *steps("restarting"))
     stand.wms2("request", "restart", name, "--yes")

@@ -20,12 +20,13 @@ from tests.e2e.documents import (
     Document,
     Fault,
     input_file,
+    pilot_only,
     reprocessing,
     simulation,
     waits,
 )
 from tests.e2e.stand import INPUT_SITES, Stand, own_stand
-from tests.e2e.stories import PERMANENT, PILOT_ONLY
+from tests.e2e.stories import PERMANENT
 from tests.integration.rounds import has_begun
 from wms2.core.decisions import DECIDED, Rule
 from wms2.core.rounds import RESCUE_RAISE
@@ -225,7 +226,7 @@ def test_what_a_round_that_was_given_up_left_on_storage_is_removed_by_the_worker
 @story
 def test_a_pilot_that_fails_is_rescued_once_then_held_and_released(stand: Stand) -> None:
     lost: Fault = {"node": PILOT_JOB, "exit_code": PERMANENT, "times": 2}
-    name = stand.submit(simulation("story_pilot", stand.folder, lost, events=PILOT_ONLY))
+    name = stand.submit(pilot_only("story_pilot", stand.folder, lost))
     assert held_reason(stand, name) == f"1 of 1 work units failed after 1 rescues: 1 permanent ({PERMANENT})"
     stand.wms2("request", "release", name, "--reason", "the cause is mended")
     stand.until(name, "completed")

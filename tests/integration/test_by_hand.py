@@ -165,7 +165,7 @@ def test_a_stopped_dag_goes_on_where_it_was(own_stack: Settings, tmp_path: Path)
     [
         (["dag", "run", "/nowhere"], "holds no planned round"),
         (["dag", "show", "no:such:dag"], "there is no DAG"),
-        (["dag", "logs", "/nowhere"], "there is no DAG"),
+        (["dag", "logs", "/nowhere"], "there is no folder /nowhere"),
         (["request", "plan", "/nowhere.yaml", "--out", "/tmp/x"], "nowhere.yaml"),
     ],
 )
