@@ -43,13 +43,18 @@ def record_word(session: Session, by: Action) -> bool:
 def record_slot(
     session: Session, request_name: str, round_number: int, idle_jobs: int | None, host: str | None = None
 ) -> None:
-    """That a request has a slot for this round; without a host, on the one that the round is planned on."""
+    """That a request has a slot for this round; without a host, on the one that the round is planned on.
+
+    A round that was planned by hand is on no host, and has no slot.
+    """
     number = request_number(session, request_name)
     if host is None:
         planned_on = select(RoundRow.submit_host).where(
             RoundRow.request_no == number, RoundRow.number == round_number
         )
         host = session.scalars(planned_on).one()
+    if host is None:
+        return
     taken = {"round": round_number, "host": host, "idle_jobs": idle_jobs}
     statement = insert(SlotRow).values(request_no=number, **taken)
     session.execute(statement.on_conflict_do_update(index_elements=[SlotRow.request_no], set_=taken))
