@@ -259,5 +259,6 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 def _modules(package: str) -> Iterator[tuple[str, Traversable]]:
     for entry in sorted(files(package).iterdir(), key=lambda entry: entry.name):
-        if entry.is_file() and not entry.name.endswith(".pyc"):
+        # The rules of the round are a file of its own: the default ones are not needed beside them.
+        if entry.is_file() and entry.name.endswith((".py", ".sh")):
             yield entry.name, entry
