@@ -128,6 +128,7 @@ async def environment(service: Service) -> AsyncIterator[WorkflowEnvironment]:
             started.client,
             task_queue=WORKFLOWS,
             workflows=[OutputDatasetWorkflow, Listener],
+            activities=[service.raise_alert],
         ),
         Worker(
             started.client,
@@ -137,7 +138,6 @@ async def environment(service: Service) -> AsyncIterator[WorkflowEnvironment]:
                 service.register_blocks,
                 service.place_blocks,
                 service.announce_output,
-                service.raise_alert,
             ],
         ),
     ):
