@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, create_engine, text
 
 from tests.clients import NotInstalled
+from tests.patience import POOL_LIMIT_SEC
 from tests.real_rucio import RealRucio, rucio_python, start_rucio
 from wms2.config import Settings
 from wms2.db.session import connect
@@ -33,8 +34,6 @@ hypothesis_settings.load_profile("wms2")
 HOME = "WMS2_TEST_HOME"
 BREAKABLE, VANISHING = "T2_XX_Breakable", "T2_XX_Vanishing"
 """Sites that only tests know, and spoil: no other test's jobs land there."""
-POOL_LIMIT_SEC = 1200
-"""The limit of a test on a stack, which may have to be patient several times."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

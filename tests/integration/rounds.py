@@ -68,12 +68,16 @@ class Round:
         return await self.by_hand.start_round(self.folder)
 
     async def until(self, dag: SubmittedDag, reached: Callable[[RoundProgress], bool]) -> RoundProgress:
-        """Look until the progress is as wanted; a DAG that ends otherwise fails the test."""
-        async with asyncio.timeout(PATIENCE_SEC):
+        """Look until the progress is as wanted; a DAG that ends otherwise, or stands still, fails the test."""
+        before = None
+        async with asyncio.timeout(PATIENCE_SEC) as patience:
             while True:
                 progress = (await self.activities.observe_dag(dag)).progress
                 if reached(progress):
                     return progress
+                if progress != before:
+                    before = progress
+                    patience.reschedule(asyncio.get_running_loop().time() + PATIENCE_SEC)
                 if progress.outcome is not DagOutcome.RUNNING:
                     failures = await self.activities.explain_dag(dag)
                     pytest.fail(f"the DAG is {progress.outcome}, {progress}, {failures}")

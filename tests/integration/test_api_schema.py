@@ -27,7 +27,7 @@ from tests.api_kit import ADMIN, Issuer, config_for, issuing, serving
 from tests.integration.publishing import begin, made_request
 from tests.integration.rounds import unique
 from tests.integration.test_database import intent
-from tests.patience import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC, POOL_LIMIT_SEC
 from wms2.api.app import make_app
 from wms2.api.config import ApiConfig
 from wms2.config import Settings
@@ -47,7 +47,7 @@ CHECKS = [
 
 document = schemathesis.openapi.from_dict(make_app(Settings(), ApiConfig()).openapi())
 
-pytestmark = [pytest.mark.xdist_group("api-schema"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("api-schema"), pytest.mark.timeout(POOL_LIMIT_SEC)]
 
 
 @pytest.fixture(scope="module")

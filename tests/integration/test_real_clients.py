@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from tests.clients import LOCKS, client_python, run_client
+from tests.patience import POOL_LIMIT_SEC
 from tests.stand_in import bulk_block, services
 from wms2.local.rucio import ACCOUNT, PASSWORD, USER
 from wms2.local.sites import SITES, write_sites
 
 # The first test that needs a client makes its environment, which takes up to a minute.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("real_clients")]
+pytestmark = [pytest.mark.timeout(POOL_LIMIT_SEC), pytest.mark.xdist_group("real_clients")]
 
 PARENT, DATASET = "/Prim/Era-proc-v1/RAW", "/Prim/Era-proc-v1/GEN-SIM"
 

@@ -20,7 +20,6 @@ from tests.block_life import (
     assert_life_goes_on_wherever_it_is_cut,
     replicas,
 )
-from tests.conftest import POOL_LIMIT_SEC
 from tests.integration.output_world import World
 from tests.integration.publishing import (
     LIMITS,
@@ -31,7 +30,7 @@ from tests.integration.publishing import (
     made_request,
     produce,
 )
-from tests.patience import PATIENCE_SEC
+from tests.patience import PATIENCE_SEC, POOL_LIMIT_SEC
 from tests.real_rucio import ROOT, RealRucio
 from tests.rucio_calls import differences
 from tests.stand_in import rucio_at
