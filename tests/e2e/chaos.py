@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import SQLAlchemyError
 
 from tests.e2e.documents import reprocessing, simulation
-from tests.e2e.stand import PATIENCE_SEC, Stand, own_stand
+from tests.e2e.stand import Stand, own_stand
+from tests.patience import PATIENCE_SEC
 
 WORKER = "worker"
 VICTIMS = (WORKER, "temporal", "postgres")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import Engine
 from tests.integration.output_world import World
 from tests.integration.publishing import Publisher
 from tests.integration.rounds import unique
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import services, stand_in_rucio
 from wms2.adapters.dbs import Dbs
 from wms2.cli.main import main
@@ -53,6 +55,9 @@ def settings(stack: Settings, namespace: str, database_url: str, monkeypatch: py
     monkeypatch.setenv("WMS2_TEMPORAL_NAMESPACE", namespace)
     monkeypatch.setenv("WMS2_DATABASE_URL", database_url)
     monkeypatch.setenv("COLUMNS", "200")
+    # Workers of tests may only just be starting.
+    for module in ("wms2.door.asking", "wms2.door.admission"):
+        monkeypatch.setattr(f"{module}.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
     return load_settings()
 
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +64,8 @@ def by(url: str, issuer: Issuer) -> Iterator[Client]:
 
 
 @pytest.fixture
-def worker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def worker(settings: Settings) -> Iterator[None]:
     """A worker that serves the namespace. It may only just be starting: its answers are waited for."""
-    for module in ("wms2.door.asking", "wms2.door.admission"):
-        monkeypatch.setattr(f"{module}.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
     started = subprocess.Popen(
         [Path(sys.executable).with_name("wms2"), "worker", "run", "--host", "test-host"],
         env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

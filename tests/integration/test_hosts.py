@@ -179,7 +179,7 @@ async def test_the_collector_knows_the_schedd_of_this_host(stack: Settings) -> N
 
 @pytest.mark.pool
 def test_workers_announce_their_hosts_and_admission_lends_where_operators_let_it(
-    wms2: Any, engine: Engine, settings: Settings
+    wms2: Any, engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lent_on() -> dict[str, int]:
         shown = wms2("admission", "show", "--json")
@@ -222,6 +222,7 @@ def test_workers_announce_their_hosts_and_admission_lends_where_operators_let_it
     ]  # fmt: skip
     assert (trail[0].detail, trail[0].reason) == ({"host": "submit-1"}, "disks")
     assert (trail[3].detail, trail[3].reason) == ({"limit": 2, "idle_budget": 100}, "slow schedds")
+    monkeypatch.setattr("wms2.door.admission.ANSWER_TIMEOUT", timedelta(seconds=1))
     assert "no worker answers" in wms2("admission", "show").stderr
 
 

@@ -151,10 +151,8 @@ def assert_it_can_be_sized(wms2: Any, name: str) -> None:
 
 
 def test_a_worker_answers_refuses_what_does_not_fit_and_stops_when_told(
-    wms2: Any, file: tuple[str, Path], worker: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
+    wms2: Any, file: tuple[str, Path], worker: "subprocess.Popen[str]"
 ) -> None:
-    # The worker is only just starting.
-    monkeypatch.setattr("wms2.door.asking.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
     name, path = file
     wms2("request", "submit", path, "--hold")
     refused = wms2("request", "stop", name)
