@@ -114,7 +114,10 @@ class WorkUnitRow(Table):
 
 
 class InputFileRow(Table):
-    """A file of a request's input; `work_unit` is the last one that it was planned in."""
+    """A file of a request's input; `work_unit` is the last one that it was planned in.
+
+    `read_events` is how many events that unit read of it, where it was to read the whole file and could tell.
+    """
 
     __tablename__ = "input_files"
 
@@ -125,6 +128,7 @@ class InputFileRow(Table):
     events: Mapped[Number]
     size_bytes: Mapped[Number]
     work_unit: Mapped[int | None]
+    read_events: Mapped[Number | None]
     reason: Mapped[Words] = mapped_column(server_default=text("''"))
 
     __table_args__ = (
