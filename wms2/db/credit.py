@@ -86,7 +86,7 @@ def abandon_work_unit(
     session.execute(
         update(InputFileRow)
         .where(*own, InputFileRow.state == InputFileState.PLANNED)
-        .values(state=InputFileState.ATTEMPTED)
+        .values(state=InputFileState.ATTEMPTED, attempted_in=number)
         .execution_options(synchronize_session=False)
     )
     return True
