@@ -205,8 +205,24 @@ def _node_summary(plan: dict[str, Any], post: dict[str, Any]) -> dict[str, Any]:
         "first_event": plan["first_event"],
         "last_event": measured.get("last_event", plan["last_event"]),
         "files": [file["lfn"] for file in plan["files"]],
+        "files_read": _files_read(plan, post["produced"]) if plan["files"] else None,
         "pilot": measured or None,
     }
+
+
+def _files_read(plan: dict[str, Any], produced: dict[str, Any]) -> dict[str, int] | None:
+    """How many events were read of each planned file; None where the job does not tell of all that it read.
+
+    So it is when its first step has other names for the files: what was read can be told for none of them.
+    """
+    named: dict[str, Any] = {
+        str(entry.get("lfn")): entry.get("events_read") for entry in produced["inputs"] or []
+    }
+    read: dict[str, Any] = {file["lfn"]: named.get(file["lfn"]) for file in plan["files"]}
+    if not all(type(events) is int and events >= 0 for events in read.values()):
+        return None
+    in_all = sum(_numbers((produced["steps"] or [])[:1], "events_read"))
+    return read if sum(read.values()) == in_all else None
 
 
 def _metrics(reports: list[dict[str, Any]]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _add_inputs(job: Job, node: Node, result: ChainResult) -> None:
     for file in node.files:
         read.setdefault(file.lfn, {"lfn": file.lfn, "events_read": 0})
     for entry in result.first.report.inputs:
-        lfn = next((name for name in read if name == entry.lfn or entry.pfn.endswith(name)), None)
-        if lfn:
-            read[lfn]["events_read"] += entry.events_read
+        item = next((item for item in result.first.inputs if steps.names(entry, item)), None)
+        if item:
+            read[item["lfn"]]["events_read"] += entry.events_read
     job.report.inputs = list(read.values())

@@ -40,9 +40,12 @@ LOG_TAIL_BYTES = 8000
 
 @dataclass(frozen=True)
 class StepResult:
+    """`inputs` is what it was told to read, as job.json says it."""
+
     metrics: StepMetrics
     report: fjr.StepReport
     products: dict[str, Product]
+    inputs: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def run_step(
             log_tail=log_tail(folder / LOG),
             bad_pileup_files=bad_pileup,
         )
-    return StepResult(metrics, report, written)
+    return StepResult(metrics, report, written, record["input_files"])
 
 
 def _execute(
@@ -199,13 +202,13 @@ def _unread(report: fjr.StepReport, record: dict[str, Any]) -> list[str]:
     # A merge is told no lumi sections at all: what it read is judged by what it wrote.
     if partly or record.get("lumis", ()) is not None:
         return []
-    if not all(any(_names(entry, item) for item in planned) for entry in report.inputs):
+    if not all(any(names(entry, item) for item in planned) for entry in report.inputs):
         return []
-    unnamed = [item for item in planned if not any(_names(entry, item) for entry in report.inputs)]
+    unnamed = [item for item in planned if not any(names(entry, item) for entry in report.inputs)]
     return [item["lfn"] for item in unnamed if item["events"]]
 
 
-def _names(entry: fjr.InputEntry, item: dict[str, Any]) -> bool:
+def names(entry: fjr.InputEntry, item: dict[str, Any]) -> bool:
     """Whether an entry of a report is about an input of the step: by its logical name, or by what was opened."""
     opened, told = (pfn.replace("file:", "", 1) for pfn in (entry.pfn, item["pfn"]))
     return entry.lfn == item["lfn"] or opened.endswith(item["lfn"]) or opened == told

@@ -221,11 +221,12 @@ class Settings(BaseSettings):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What no log may show: the settings that are never shown themselves, and the passwords in their URLs."""
+        """What no log may show: settings that are never shown themselves, passwords in their URLs, a key in a file."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         hidden = (found[name] for name, field in type(self).model_fields.items() if field.repr is False)
         values = {value for value in hidden if isinstance(value, str)}
         values |= {value.get_secret_value() for value in found.values() if isinstance(value, SecretStr)}
+        values |= _words_in(self.temporal_api_key_file)
         passwords = {urlsplit(value).password or "" for value in values if "://" in value}
         return frozenset(values | passwords | {unquote(password) for password in passwords}) - {""}
 
@@ -261,6 +262,14 @@ class Settings(BaseSettings):
         if self.condor_config is None and self.condor == "private":
             raise UserError("No HTCondor pool: run `wms2 up`, or set WMS2_CONDOR_CONFIG.")
         return client_environment(self.condor_config, self.condor_bin)
+
+
+def _words_in(path: Path | None) -> set[str]:
+    """What a file of one secret holds. One that cannot be read hides nothing; who needs it says what is wrong."""
+    try:
+        return set() if path is None else {path.read_text(encoding="ascii").strip()}
+    except (OSError, UnicodeDecodeError):
+        return set()
 
 
 def client_environment(condor_config: Path | None, bin_folder: Path | None) -> dict[str, str]:

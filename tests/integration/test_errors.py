@@ -1,5 +1,6 @@
 """What failed is recorded, decides rightly and can be looked at: on the real pool."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -202,6 +203,43 @@ async def test_a_file_that_no_site_can_read_is_excluded_and_the_others_are_attem
     assert excluded.reason.startswith("could not be read at T1_US_FNAL and T2_DE_DESY")
     assert excluded.reason in wms2("request", "errors", name)
     assert excluded.reason in wms2("request", "show", name)
+
+
+async def test_a_file_with_fewer_events_than_the_catalogue_says_is_told_and_fails_nothing(
+    stack: Settings, wms2: Wms2
+) -> None:
+    """By the whole file, by positions and by lumi sections; and never where lumi sections are chosen."""
+    entries = payload.make_inputs(
+        stack.home / "storage", 2, 40, locations=("T1_US_FNAL",), base=f"/store/data/Test/{unique('short')}",
+        lumis_per_file=4,
+    )  # fmt: skip
+    lfn = entries[0]["lfn"]
+    inputs = (InputFile(**{**entries[0], "events": 50}), InputFile(**entries[1]))
+    splitting: list[dict[str, Any]] = [
+        {"splitting_algo": "FileBased", "splitting_params": {"files_per_job": 2}},
+        {"splitting_algo": "EventBased", "splitting_params": {"events_per_job": 30}},
+        {"splitting_algo": "LumiBased", "splitting_params": {"lumis_per_job": 3}},
+        {"splitting_algo": "LumiBased", "splitting_params": {}, "lumi_mask": {"1": [[2, 7]]}},
+    ]
+    requests = [
+        reprocessing(request_name=unique("short"), memory_mb=500, time_per_event_sec=0.01, **fields)
+        for fields in splitting
+    ]
+    rounds = [Round(stack, request, inputs=inputs) for request in requests]
+    ended = await asyncio.gather(*(round_.run() for round_ in rounds))
+    assert [progress.outcome for progress in ended] == [DagOutcome.COMPLETED] * 4
+    for round_ in rounds:
+        closed = await close(round_)
+        assert (closed.units_abandoned, closed.discrepancies) == (0, ())
+    *told, chosen = [recorded(round_).short for round_ in rounds]
+    assert [(file.lfn, file.events, file.read_events) for files in told for file in files] == [
+        (lfn, 50, 40)
+    ] * 3
+    assert chosen == ()
+    shown = wms2("request", "errors", requests[0].request_name)
+    assert "fewer events were read than the catalogue says" in shown
+    assert lfn in shown
+    assert "1 input files of round 0 gave 10 events fewer" in wms2("request", "why", requests[0].request_name)
 
 
 async def test_a_stop_is_no_failure(stack: Settings) -> None:

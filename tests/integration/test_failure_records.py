@@ -14,8 +14,10 @@ from tests.factories import reprocessing
 from wms2.activities.closing import ClosingActivities
 from wms2.core.decisions import Policy, RoundEnd, decide, decision_record
 from wms2.core.failures import Tally
+from wms2.core.ledger import discrepancies
 from wms2.db import audit, credit, dags, ledger, requests
-from wms2.db.failures import file_failures, left_out_files, record_failures, request_errors
+from wms2.db.crosscheck import cross_check
+from wms2.db.failures import file_failures, left_out_files, record_failures, request_errors, short_files
 from wms2.db.overview import request_overview
 from wms2.db.session import RecordConflict, transaction
 from wms2.db.story import request_story
@@ -23,7 +25,7 @@ from wms2.errors import UserError
 from wms2.models.audit import Action
 from wms2.models.dag import DagIntent, DagStatus, NodeCounts
 from wms2.models.failure import DagFailures, FailedNode, FailureSummary, FileFailure
-from wms2.models.ledger import InputFileState, PlannedFile, PlannedRound, PlannedUnit
+from wms2.models.ledger import InputFileState, PlannedFile, PlannedRound, PlannedUnit, ProducedUnit
 from wms2.models.messages import RoundOrder
 from wms2.models.request import RequestStatus
 from wms2.models.story import EventKind
@@ -244,6 +246,72 @@ async def test_a_record_that_blames_a_file_of_another_unit_excludes_nothing(
     stranger = unread(0, 7, SITES[0], category="data", exit_code=8022)
     await close(recorded, run_round(recorded, 0, [0, 1], stranger), tmp_path)
     assert states(recorded) == {0: InputFileState.ATTEMPTED, 1: InputFileState.ATTEMPTED}
+
+
+# Files that gave fewer events than the catalogue says --------------------------------------------------------
+
+
+def read(unit: int, **events: int) -> ProducedUnit:
+    """What a work unit produced that read so many events of these files."""
+    counts = {lfn(int(name[1:])): count for name, count in events.items()}
+    processed = sum(counts.values())
+    return ProducedUnit(
+        number=unit, site=SITES[0], processed_events=processed, produced_events=0,
+        output_digest=hashlib.sha256(str(unit).encode()).hexdigest(), files=(), files_read=counts,
+    )  # fmt: skip
+
+
+def short(session: Session) -> list[tuple[str, int, int, int]]:
+    return [
+        (one.lfn, one.work_unit, one.read_events, one.events) for one in request_errors(session, NAME).short
+    ]
+
+
+def test_a_file_of_which_fewer_events_were_read_than_the_catalogue_says_is_noted(session: Session) -> None:
+    ledger.record_plan(session, planned(0, [0, 1], [2]))
+    for _ in range(2):
+        # Others may hold more: that does not make up for it.
+        credit.credit_work_unit(session, NAME, read(0, f0=90, f1=120))
+        credit.credit_work_unit(session, NAME, read(1, f2=100))
+    assert short(session) == [(lfn(0), 0, 90, 100)]
+    assert short_files(session, NAME, 1) == []
+    ledger.record_round_status(session, NAME, 0, RoundStatus.COMPLETED)
+    assert discrepancies(cross_check(session, NAME)) == ()
+    assert ledger.balance(session, NAME).files == {InputFileState.PROCESSED: 3}
+
+
+def test_where_nobody_knows_how_many_events_were_to_be_read_nothing_is_noted(session: Session) -> None:
+    plan = planned(0, [0, 1], [2])
+    chosen, untold = plan.work_units
+    # Lumi sections of one of the files were chosen: how many events they hold is an estimate.
+    chosen = chosen.model_copy(update={"planned_events": 170})
+    ledger.record_plan(session, plan.model_copy(update={"work_units": (chosen, untold)}))
+    credit.credit_work_unit(session, NAME, read(0, f0=90, f1=60))
+    credit.credit_work_unit(session, NAME, read(1))
+    assert short(session) == []
+
+
+def test_what_is_read_is_held_against_the_catalogue_of_the_plan_that_was_made(session: Session) -> None:
+    old = PlannedFile(lfn=lfn(0), events=120, size_bytes=1)
+    ledger.record_input_files(session, NAME, [old])
+    ledger.record_plan(session, planned(0, [0]))
+    credit.credit_work_unit(session, NAME, read(0, f0=90))
+    assert short(session) == [(lfn(0), 0, 90, 100)]
+
+
+async def test_people_are_told_of_short_files_when_the_round_is_closed(
+    recorded: Engine, tmp_path: Path
+) -> None:
+    with transaction(recorded) as session:
+        ledger.record_plan(session, planned(0, [0, 1], [2]))
+        credit.credit_work_unit(session, NAME, read(0, f0=90, f1=95))
+    await close(recorded, 0, tmp_path)
+    with transaction(recorded) as session:
+        told = [event.why for event in request_story(session, NAME) if event.what == "alert: short_input"]
+    assert told == [
+        f"2 input files of round 0 gave 15 events fewer than the catalogue says, for example {lfn(0)} (90 of 100); "
+        "`wms2 request errors` lists them"
+    ]
 
 
 # The story -----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from wms2.activities.inputs import InputActivities
 from wms2.activities.reconciliation import LIVING, ReconciliationActivities
 from wms2.adapters.connect import connect_rucio
 from wms2.config import Settings
-from wms2.db.requests import insert_request, record_status
+from wms2.db.requests import insert_request, queued_requests, record_priority, record_status
 from wms2.db.session import transaction
 from wms2.db.tables import OutputDatasetRow, WorkflowRow
 from wms2.models.output import OutputStatus
@@ -137,6 +137,20 @@ async def test_a_request_that_did_not_hear_of_its_slot_or_its_outputs_is_told_ag
     assert await signals(client, "in_line") == ["ask_again"]
     assert await signals(client, "told") == ["output_announced"]
     assert await signals(client, "untold") == []
+
+
+def test_what_else_is_recorded_of_a_request_in_line_does_not_make_its_wait_begin_anew(engine: Engine) -> None:
+    with transaction(engine) as session:
+        insert_request(session, simulation(request_name="in_line"))
+        record_status(session, "in_line", RequestStatus.QUEUED, 2, "wms2")
+    with transaction(engine) as session:
+        since = session.scalar(select(func.now()))
+    assert since is not None
+    with transaction(engine) as session:
+        record_priority(session, "in_line", 7)
+        assert queued_requests(session, since) == ["in_line"]
+        record_status(session, "in_line", RequestStatus.QUEUED, 3, "wms2")
+        assert queued_requests(session, since) == []
 
 
 async def test_the_schedule_is_made_once_and_does_its_work(

@@ -7,11 +7,12 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from tests.factories import reprocessing, simulation
-from tests.integration.test_database import planned, planned_files, produced
+from tests.integration.test_database import lfn, planned, planned_files, produced
 from wms2.core.ledger import discrepancies
 from wms2.db import credit, ledger
 from wms2.db.crosscheck import cross_check
 from wms2.db.dags import record_dag_intent
+from wms2.db.failures import files_of_unit
 from wms2.db.requests import insert_request, next_first_event
 from wms2.db.session import RecordConflict, transaction
 from wms2.db.withdrawal import withdraw_plan
@@ -53,6 +54,25 @@ def test_files_of_a_withdrawn_plan_can_be_planned_or_left_out(session: Session) 
     assert withdraw_plan(session, "reprocessing") == 0
     assert ledger.balance(session, "reprocessing").files == {InputFileState.AVAILABLE: 3}
     assert ledger.record_plan(session, planned_files(0, [0], [2]))
+
+
+def test_files_of_a_withdrawn_plan_that_were_attempted_before_are_attempted_still(session: Session) -> None:
+    ledger.record_plan(session, planned_files(0, [0, 1], [2]))
+    for unit in (0, 1):
+        credit.abandon_work_unit(session, "reprocessing", unit, "given up")
+    ledger.record_round_status(session, "reprocessing", 0, RoundStatus.CLOSED)
+    ledger.record_plan(session, planned_files(1, [0, 2], [3], first_unit=2))
+    assert withdraw_plan(session, "reprocessing") == 1
+    files = {
+        state: [file.lfn for file in ledger.input_files(session, "reprocessing", state)]
+        for state in (InputFileState.AVAILABLE, InputFileState.ATTEMPTED)
+    }
+    assert files == {InputFileState.AVAILABLE: [lfn(3)], InputFileState.ATTEMPTED: [lfn(0), lfn(1), lfn(2)]}
+    assert discrepancies(cross_check(session, "reprocessing")) == ()
+    assert files_of_unit(session, "reprocessing", 0) == [lfn(0), lfn(1)], (
+        "so that a drop of the unit finds them"
+    )
+    assert ledger.record_plan(session, planned_files(1, [3], [0, 1, 2], first_unit=2))
 
 
 def test_nothing_is_withdrawn_that_ran_or_may_run(session: Session) -> None:

@@ -117,6 +117,16 @@ def test_no_secret_that_an_error_quotes_is_ever_shown(
         assert shown not in text
 
 
+def test_an_api_key_in_a_file_is_a_secret_of_the_log_and_a_file_that_is_missing_is_no_error(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "key").write_text("key-of-temporal\n")
+    (tmp_path / "noise").write_bytes(b"\xff\xfe")
+    assert Settings(temporal_api_key_file=tmp_path / "key").secrets == {"key-of-temporal"}
+    for other in ("noise", "missing"):
+        assert Settings(temporal_api_key_file=tmp_path / other).secrets == frozenset()
+
+
 def test_every_setting_that_is_not_shown_is_a_secret_of_the_log() -> None:
     hidden = [name for name, field in Settings.model_fields.items() if not field.repr]
     assert {"database_url", "rucio_password", "smtp_password"} <= set(hidden)

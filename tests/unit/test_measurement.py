@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from wms2.core.ledger import produced_unit
 from wms2.core.measurement import comparisons, measured_round, pilot_metrics, pilot_report
 from wms2.core.sizing import next_sizing
 from wms2.models.merge_output import MergeOutput
@@ -187,3 +188,31 @@ def test_the_length_of_a_pilot_is_no_prediction() -> None:
 
 def test_an_open_round_has_nothing_to_compare() -> None:
     assert comparisons(closed_round().model_copy(update={"measured": None})) == []
+
+
+def reader(**changes: Any) -> dict[str, Any]:
+    """A node that read two files."""
+    plain = {
+        "events_read": 30,
+        "files": ["/store/a.root", "/store/b.root"],
+        "first_event": None,
+        "last_event": None,
+    }
+    return node(30, **(plain | changes))
+
+
+def test_an_output_has_the_digest_that_it_had_before_scripts_told_of_single_files() -> None:
+    known = "84d900320cb8c996b4450cf91072dd943951743d0b53c240aa804475da07b356"
+    told = reader(files_read={"/store/a.root": 10, "/store/b.root": 20})
+    assert [output([one], {}, []).digest() for one in (reader(), told)] == [known, known]
+
+
+def test_what_jobs_read_of_a_file_is_added_up_over_the_work_unit() -> None:
+    one = reader(files_read={"/store/a.root": 10, "/store/b.root": 0})
+    two = reader(files_read={"/store/b.root": 7})
+    assert produced_unit(output([one, two], {}, [])).files_read == {"/store/a.root": 10, "/store/b.root": 7}
+
+
+def test_where_one_job_cannot_tell_nobody_knows_what_was_read_of_the_files_of_the_unit() -> None:
+    one = reader(files_read={"/store/a.root": 10, "/store/b.root": 0})
+    assert produced_unit(output([one, reader()], {}, [])).files_read == {}

@@ -319,6 +319,19 @@ def test_explain_names_the_rule_what_happens_and_who_lost() -> None:
     assert json.loads(by_pool.stdout)["rule"] == "removed-by-pool"
 
 
+def test_explain_knows_rules_for_a_kind_of_node() -> None:
+    def explained(*words: str) -> tuple[str, str]:
+        done = CliRunner().invoke(app, ["policy", "explain", *words, "--json"])
+        told = json.loads(done.stdout)
+        return told["rule"], told["what_happens"]
+
+    assert explained("8021")[0] == explained("8021", "--node", "proc")[0] == "input-not-readable"
+    assert explained("8021", "--node", "merge")[0] == "unmerged-not-readable"
+    assert "attempts of a merge node in all: 3" in explained("12345", "--node", "merge")[1]
+    assert "attempts of a processing node in all: 4" in explained("12345")[1]
+    assert CliRunner().invoke(app, ["policy", "explain", "8021", "--node", "cleanup"]).exit_code == 2
+
+
 def test_a_verdict_becomes_a_rule_of_a_round_that_is_under_way(tmp_path: Path) -> None:
     write_round(plan_round(snapshot(simulation())), tmp_path / "round")
     file = tmp_path / "round/policy.json"

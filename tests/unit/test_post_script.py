@@ -16,7 +16,7 @@ from post_script.merge import collect
 from post_script.names import ABORT, DONE, GIVE_UP, RETRY, SKIP
 from post_script.node import finish_attempt
 from post_script.policy import Failure, classify, load_policy
-from tests.factories import simulation, snapshot
+from tests.factories import input_file, reprocessing, simulation, snapshot
 from wms2.core.planning import plan_round
 from wms2.dagman.round_folder import write_round
 from wms2.models.merge_output import MergeOutput
@@ -401,6 +401,50 @@ def test_a_valid_merge_makes_the_unit_produced(unit: Path) -> None:
     assert output.events_written == 300
     assert output.metrics["GEN"]["wall_sec"] == {"min": 2.0, "mean": 2.0, "max": 2.0}
     assert judge("mg_000000", 1) == DONE
+
+
+@pytest.fixture
+def reading_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of a work unit of one node, whose folder is the scripts' working folder."""
+    files = (input_file(1), input_file(2))
+    write_round(plan_round(snapshot(reprocessing(), inputs=files)), tmp_path / "round")
+    monkeypatch.chdir(tmp_path / "round/mg_000000")
+    assert prepare("mg_000000") == DONE
+    return [file.lfn for file in files]
+
+
+def output_of_reading(counts: dict[str, Any], in_all: int) -> MergeOutput:
+    """What the unit produced, where its job says that it read so many events of each file, and so many in all."""
+    base = "/store/unmerged/Run2024A/MinBias/RECO/Test-v1/000000"
+    dataset = "/MinBias/Run2024A-Test-v1/RECO"
+    written = {
+        "dataset": dataset, "lfn": f"{base}/a.root", "site": "T1_US_FNAL", "size_bytes": 1, "events": in_all,
+        "adler32": "00000001", "lumis": [], "parents": [],
+    }  # fmt: skip
+    inputs = [{"lfn": lfn, "events_read": events} for lfn, events in counts.items()]
+    steps = [{"name": "RECO", "exit_code": 0, "events_read": in_all}]
+    site = "T1_US_FNAL"
+    assert run_node("proc_000000", 20, site=site, outputs=[written], inputs=inputs, steps=steps) == DONE
+    assert collect() == DONE
+    merged = dict(written, lfn=f"{base.replace('unmerged', 'data')}/m.root", merged_from=[written["lfn"]])
+    write_log("merge", 30)
+    write_report("merge", 30, site=site, outputs=[merged])
+    assert finish_attempt("merge", 0, 30, 0, 2) == DONE, newest("merge")
+    return MergeOutput.model_validate_json(Path("merge_output.json").read_bytes())
+
+
+def test_an_output_tells_how_many_events_were_read_of_each_input_file(reading_unit: list[str]) -> None:
+    a, b = reading_unit
+    output = output_of_reading({a: 90, b: 100}, 190)
+    assert output.nodes["proc_000000"].files_read == {a: 90, b: 100}
+
+
+@pytest.mark.parametrize("told", [(0, 0), (90, None), (90, "100"), (90, -1), (True, 189)])
+def test_where_the_report_does_not_name_all_that_was_read_nothing_is_told_of_any_file(
+    reading_unit: list[str], told: tuple[Any, Any]
+) -> None:
+    output = output_of_reading(dict(zip(reading_unit, told, strict=True)), 190)
+    assert output.nodes["proc_000000"].files_read is None
 
 
 def test_a_produced_unit_is_never_merged_again_and_needs_no_rescue_file(unit: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,24 @@ def test_an_input_that_may_have_had_nothing_to_read_is_not_blamed(
         assert _unread(report, whole) == ["/store/data/c.root"]
         merge = {"input_files": [planned, other]}
         assert _unread(report, merge) == []
+
+
+def test_events_are_counted_for_a_file_that_was_fetched_under_another_name(
+    site: Site, tmp_path: Path
+) -> None:
+    entry = put(site, "/store/data/a.root", 1, 50)
+    site.describe([{"protocol": "WebDAV", "access": "global-rw", "prefix": "davs://door.example"}])
+    folder = site.job_folder(manifest=cms_manifest(nodes={"proc_000001": of_files([entry])}))
+    (folder / "config.py").write_text(CONFIGURATION.format(source="PoolSource", standin={}))
+    environment = {
+        "VO_CMS_SW_DIR": str(RESOURCES / "cmssw"),
+        "PATH": f"{RESOURCES / 'tools'}:{os.environ['PATH']}",
+        "STANDIN_STORAGE": str(site.storage),
+        "STANDIN_LOG": str(tmp_path / "calls.jsonl"),
+    }
+    job = site.run("process", "proc_000001", folder, **environment)
+    assert job.status == 0, job.stderr
+    assert job.report["inputs"] == [{"lfn": entry["lfn"], "events_read": 50}]
 
 
 def test_a_file_of_somebody_else_that_was_skipped_is_no_failure(site: Site) -> None:

@@ -256,3 +256,31 @@ def test_a_pilot_passes_over_files_that_no_allowed_site_has() -> None:
     assert pilot_files(files, reprocessing(), 2, ["T2_CH_CERN"]) == files[:2], "so that planning can say why"
     trusting = reprocessing(trust_sitelists=True, site_whitelist=["T2_CH_CERN"])
     assert pilot_files(files, trusting, 1, ["T2_CH_CERN"]) == files[:1]
+
+
+@given(
+    st.sampled_from(ALGORITHMS),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 9)), min_size=1, max_size=12),
+    st.integers(1, 120),
+    st.integers(0, 4),
+)
+def test_a_unit_is_planned_with_all_events_of_its_files_only_when_all_of_them_are_to_be_read(
+    algorithm: str, sizes: list[tuple[int, int]], per_job: int, cut: int
+) -> None:
+    """What is read is held against the catalogue only then. Neighbours share a lumi section."""
+    files = {}
+    for number, (events, lumis) in enumerate(sizes):
+        file = input_file(number, events=events, lumis=((1, 5 * number + 1, 5 * number + lumis),))
+        files[file.lfn] = file
+    splitting = {
+        "FileBased": {"files_per_job": 1 + per_job % 4},
+        "LumiBased": {"lumis_per_job": 1 + per_job % 7},
+    }.get(algorithm, {"events_per_job": per_job})
+    # EventBased refuses to cut files.
+    mask = {"1": [[1, 1000 if algorithm == "EventBased" else 5 * len(sizes) - cut]]}
+    planned = planned_from(algorithm, list(files.values()), splitting_params=splitting, lumi_mask=mask)
+    selection = Selection(planned.request)
+    for unit in plan_round(planned).work_units:
+        own = [files[lfn] for lfn in {part.lfn for job in unit.jobs for part in job.files}]
+        whole = all(selection.part(file.lumis) == file.lumis for file in own if file.events)
+        assert (unit.events == sum(file.events for file in own)) == whole

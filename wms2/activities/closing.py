@@ -15,7 +15,7 @@ from temporalio import activity
 
 from wms2.activities.alerts import sound
 from wms2.activities.database import DatabaseActivities
-from wms2.core.file_states import excluded_files
+from wms2.core.file_states import excluded_files, short_in_words
 from wms2.core.ledger import discrepancies, produced_unit
 from wms2.core.measurement import measured_round, pilot_metrics, pilot_report
 from wms2.core.removals import files_to_remove, strange_files
@@ -28,12 +28,13 @@ from wms2.dagman.round_folder import ROUND_FILE, read_round
 from wms2.db import credit, ledger
 from wms2.db.crosscheck import cross_check
 from wms2.db.dags import dags_of_round, record_dag_status
-from wms2.db.failures import file_failures, files_of_unit, record_failures
+from wms2.db.failures import file_failures, files_of_unit, record_failures, short_files
+from wms2.db.notices import queue_alert
 from wms2.db.requests import record_pilot_metrics, request_record
 from wms2.models.dag import DagStatus
 from wms2.models.ledger import WorkUnitStatus
 from wms2.models.merge_output import MergeOutput
-from wms2.models.messages import ClosedRound, RoundOrder
+from wms2.models.messages import Alert, ClosedRound, RoundOrder
 from wms2.models.removal import FileList
 from wms2.models.sizing import KnownSizing, MeasuredSizing
 from wms2.models.workflow import RoundStatus
@@ -61,6 +62,7 @@ class ClosingActivities(DatabaseActivities):
         abandoned = len(units[WorkUnitStatus.ABANDONED])
         status = RoundStatus.CLOSED if abandoned else RoundStatus.COMPLETED
         await self.record(ledger.record_round_status, order.request, order.round, status)
+        await self._tell_of_short_files(order)
         await self._list_what_is_left(order, outputs)
         return ClosedRound(
             units_produced=len(units[WorkUnitStatus.PRODUCED]),
@@ -80,6 +82,13 @@ class ClosingActivities(DatabaseActivities):
             await self.record(
                 credit.abandon_work_unit, order.request, number, reason, excluded_files(own, known)
             )
+
+    async def _tell_of_short_files(self, order: RoundOrder) -> None:
+        """Catalogues and files do differ, so this holds nothing; but somebody should know what is not there."""
+        if short := await self.record(short_files, order.request, order.round, limit=None):
+            words = short_in_words(order.round, short)
+            sound("short_input", order.request, words)
+            await self.record(queue_alert, Alert(request=order.request, kind="short_input", message=words))
 
     async def _record_failures(self, order: RoundOrder, produced: Collection[int]) -> None:
         """Once more, now that nothing runs: nobody may have seen the last DAG end. A lost folder adds nothing."""

@@ -18,11 +18,13 @@ from wms2.dagman.policy_file import checked_policy, default_policy, policy_of, w
 from wms2.errors import UserError
 from wms2.models.document import parse_document, read_text
 from wms2.models.mistakes import listed
-from wms2.models.policy import Category, FailureRule
+from wms2.models.policy import Category, FailureRule, Role
 from wms2.models.request_file import validate_request_file
 from wms2.patterns import REQUEST_NAME
 
 app = typer.Typer(no_args_is_help=True)
+
+_NODES: dict[Role, str] = {"landing": "landing", "proc": "processing", "merge": "merge"}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 OfRequest = Annotated[
@@ -119,6 +121,7 @@ def explain(
     message: Annotated[str, typer.Option("--message", metavar="TEXT", help="What the job said.")] = "",
     site: Annotated[str, typer.Option("--site", metavar="SITE", help="Where it ran.")] = "",
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why HTCondor removed it.")] = "",
+    node: Annotated[Role, typer.Option("--node", help="What kind of node it was.")] = "proc",
     request: OfRequest = None,
     as_json: AsJson = False,
 ) -> None:
@@ -128,7 +131,7 @@ def explain(
     """
     policy = _policy(request)
     text = f"{message}\n{reason}"[:LONGEST_TEXT]
-    failure = Failure(code, text, reason, site, lone=0 < code < 256)
+    failure = Failure(code, text, reason, site, lone=0 < code < 256, role=node)
     held = _held_rule(policy, failure)
     lost = [rule["name"] for rule in fitting_rules(policy["rules"], failure) if rule["name"] != held["name"]]
     handler = next(iter(fitting_rules(policy["handlers"], failure)), None)
@@ -138,7 +141,7 @@ def explain(
         "category": held["category"],
         "confidence": held["confidence"],
         "retried": _is_retried(policy, held, handler),
-        "what_happens": _sentences(policy, held, handler),
+        "what_happens": _sentences(policy, held, handler, node),
         "handler": handler["name"] if handler else None,
         "lost": [name for name in lost if name not in held["passive"]],
         "passive": held["passive"],
@@ -220,7 +223,9 @@ def _is_retried(policy: dict[str, Any], rule: dict[str, Any], handler: dict[str,
     return bool(rule["retry"])
 
 
-def _sentences(policy: dict[str, Any], rule: dict[str, Any], handler: dict[str, Any] | None) -> str:
+def _sentences(
+    policy: dict[str, Any], rule: dict[str, Any], handler: dict[str, Any] | None, node: Role
+) -> str:
     if rule.get("abort"):
         return "the whole DAG is stopped"
     if handler and not rule.get("by_hand"):
@@ -231,17 +236,17 @@ def _sentences(policy: dict[str, Any], rule: dict[str, Any], handler: dict[str, 
         return "given up, and waits for a verdict" if waits else "given up at once"
     if rule["category"] == "stopped":
         return "retried: somebody stopped the job, no site is blamed and no attempt is used up"
-    return "; ".join(["retried", *_conditions(policy, rule)])
+    return "; ".join(["retried", *_conditions(policy, rule, node)])
 
 
-def _conditions(policy: dict[str, Any], rule: dict[str, Any]) -> Iterator[str]:
+def _conditions(policy: dict[str, Any], rule: dict[str, Any], node: Role) -> Iterator[str]:
     """How often, when and how it is retried."""
     if most := rule.get("attempts_at_site"):
         yield f"attempts at a site: {most}, then the work unit elects another one"
     elif most := rule.get("attempts"):
         yield f"attempts by this rule: {most}"
     else:
-        yield f"attempts of a processing node in all: {policy['attempts']['proc']}"
+        yield f"attempts of a {_NODES[node]} node in all: {policy['attempts'][node]}"
     if rule.get("raise_memory"):
         yield "with more memory"
     if base := rule.get("cool_off_sec", policy["cool_off_sec"] if rule.get("cool_off") else 0):

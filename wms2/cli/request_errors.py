@@ -59,6 +59,7 @@ def _print(found: ErrorReport, *, whole_tails: bool) -> None:
     else:
         results.print("No failure is recorded.")
     _print_files(found)
+    _print_short(found)
     _print_tails(failed, whole=whole_tails)
     results.print(f"\n{escape(found.advice)}")
 
@@ -137,6 +138,14 @@ def _print_files(found: ErrorReport) -> None:
         rows_out = [(file.lfn, file.state, escape(plain_line(file.reason))) for file in found.excluded]
         print_table(["FILE", "STATE", "REASON"], rows_out[:FILES_SHOWN])
         _more(rows_out)
+
+
+def _print_short(found: ErrorReport) -> None:
+    if found.short:
+        _heading("Input files of which fewer events were read than the catalogue says")
+        rows = [(file.lfn, unit_name(file.work_unit), file.events, file.read_events) for file in found.short]
+        print_table(["FILE", "WORK UNIT", "CATALOGUE", "READ"], rows[:FILES_SHOWN])
+        _more(rows)
 
 
 def _more(rows: list[Any]) -> None:

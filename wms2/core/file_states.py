@@ -1,10 +1,13 @@
-"""What becomes of the input files of a work unit that is given up: excluded, or attempted again in a later round."""
+"""What becomes of the input files of a work unit that is given up: excluded, or attempted again in a later round.
+
+And what is said of files that were read, and did not hold what the catalogue says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from wms2.models.failure import FileFailure
+from wms2.models.failure import FileFailure, ShortFile
 
 READ_ERRORS = frozenset({8020, 8021, 8028})
 """A file could not be opened or read. At one site that is the site's fault, at two it is the file's."""
@@ -36,6 +39,16 @@ def reason_to_exclude(failures: Iterable[FileFailure]) -> str:
         return f"could not be read at {' and '.join(sites)}: {codes}"
     corrupt = sorted(_code(failure) for failure in found if failure.category == CORRUPT)
     return f"corrupt: {corrupt[0]}" if corrupt else ""
+
+
+def short_in_words(round_number: int, files: Sequence[ShortFile]) -> str:
+    """That files gave fewer events than the catalogue says: which, and by how many."""
+    missing = sum(file.events - file.read_events for file in files)
+    first = f"{files[0].lfn} ({files[0].read_events} of {files[0].events})"
+    return (
+        f"{len(files)} input files of round {round_number} gave {missing} events fewer than the catalogue says, "
+        f"for example {first}; `wms2 request errors` lists them"
+    )
 
 
 def _code(failure: FileFailure) -> str:

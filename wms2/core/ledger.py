@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from wms2.core.sizing import predicted
 from wms2.models.ledger import CrossCheck, EventRange, PlannedFile, PlannedRound, PlannedUnit, ProducedUnit
 from wms2.models.merge_output import MergeOutput, ProcessedNode
@@ -51,7 +53,18 @@ def produced_unit(output: MergeOutput) -> ProducedUnit:
         produced_events=output.events_written,
         output_digest=output.digest(),
         files=output.files,
+        files_read=_files_read(output),
     )
+
+
+def _files_read(output: MergeOutput) -> dict[str, int]:
+    """Jobs may share a file. Where one of them cannot tell, nobody knows how much of the files was read."""
+    read: Counter[str] = Counter()
+    for node in output.nodes.values():
+        if node.files_read is None:
+            return {}
+        read.update(node.files_read)
+    return dict(read)
 
 
 def processed_events(node: ProcessedNode) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from sqlalchemy import String, any_, cast, func, select, update
+from sqlalchemy import BigInteger, String, any_, cast, func, select, update
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -53,6 +53,7 @@ def credit_work_unit(session: Session, request_name: str, unit: ProducedUnit) ->
         .values(state=InputFileState.PROCESSED)
         .execution_options(synchronize_session=False)
     )
+    _record_reads(session, row, unit)
     _add_outputs(session, request_name, row.request_no, unit)
     return True
 
@@ -85,7 +86,7 @@ def abandon_work_unit(
     session.execute(
         update(InputFileRow)
         .where(*own, InputFileRow.state == InputFileState.PLANNED)
-        .values(state=InputFileState.ATTEMPTED)
+        .values(state=InputFileState.ATTEMPTED, attempted_in=number)
         .execution_options(synchronize_session=False)
     )
     return True
@@ -120,6 +121,29 @@ def _locked(session: Session, request_name: str, number: int) -> WorkUnitRow:
     if row is None:
         raise RecordConflict(f"work unit {number} of {request_name} was never planned")
     return row
+
+
+def _record_reads(session: Session, row: WorkUnitRow, unit: ProducedUnit) -> None:
+    """What was read of each file, where that can be held against the catalogue: all of each was to be read.
+
+    So it is when the unit was planned with all events of its files. Where lumi sections were chosen it was planned
+    with fewer, and nobody knows exactly with how many.
+    """
+    if not unit.files_read:
+        return
+    own = (InputFileRow.request_no == row.request_no, InputFileRow.work_unit == unit.number)
+    if session.scalar(select(func.sum(InputFileRow.events)).where(*own)) != row.planned_events:
+        return
+    read = func.unnest(
+        cast(list(unit.files_read), ARRAY(String)), cast(list(unit.files_read.values()), ARRAY(BigInteger))
+    ).table_valued("lfn", "events")
+    read = read.render_derived("read")
+    session.execute(
+        update(InputFileRow)
+        .where(*own, InputFileRow.lfn == read.c.lfn)
+        .values(read_events=read.c.events)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _add_outputs(session: Session, request_name: str, request_no: int, unit: ProducedUnit) -> None:

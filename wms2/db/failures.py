@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Integer, any_, cast, delete, insert, select
+from sqlalchemy import Integer, and_, any_, cast, delete, insert, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
 
 from wms2.core.failures import advice
 from wms2.db.requests import request_number, request_record
 from wms2.db.session import RecordConflict
-from wms2.db.tables import DagRow, FileFailureRow, InputFileRow, NodeFailureRow
+from wms2.db.tables import DagRow, FileFailureRow, InputFileRow, NodeFailureRow, WorkUnitRow
 from wms2.models.dag import DagStatus
 from wms2.models.failure import (
     DagFailures,
@@ -25,6 +25,7 @@ from wms2.models.failure import (
     FileFailure,
     RecordedFailures,
     RequestErrors,
+    ShortFile,
 )
 from wms2.models.ledger import InputFileState
 
@@ -90,6 +91,26 @@ def left_out_files(session: Session, request_name: str, limit: int = 1000) -> li
     return [ExcludedFile(lfn=lfn, state=state, reason=reason) for lfn, state, reason in rows]
 
 
+def short_files(
+    session: Session, request_name: str, round_number: int | None = None, limit: int | None = 1000
+) -> list[ShortFile]:
+    """Input files of which fewer events were read than the catalogue says; in one round, or in all."""
+    file, unit = InputFileRow, WorkUnitRow
+    query = (
+        select(file.lfn, file.work_unit, file.events, file.read_events)
+        .join(unit, and_(unit.request_no == file.request_no, unit.number == file.work_unit))
+        .where(
+            file.request_no == request_number(session, request_name),
+            file.state == InputFileState.PROCESSED,
+            file.read_events < file.events,
+        )
+    )
+    if round_number is not None:
+        query = query.where(unit.round == round_number)
+    rows = session.execute(query.order_by(file.lfn).limit(limit))
+    return [ShortFile.model_validate(dict(row._mapping)) for row in rows]
+
+
 def failures_in_numbers(
     session: Session, request_name: str, round_number: int | None = None
 ) -> list[RecordedFailures]:
@@ -105,6 +126,7 @@ def request_errors(session: Session, request_name: str, round_number: int | None
         dags=tuple(_recorded(row, nodes.get(row.id, ())) for row in dags),
         files=tuple(file_failures(session, request_name)),
         excluded=tuple(left_out_files(session, request_name)),
+        short=tuple(short_files(session, request_name, round_number)),
     )
 
 

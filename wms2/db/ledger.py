@@ -244,7 +244,9 @@ def _take_files(session: Session, request_no: int, plan: PlannedRound) -> None:
     )
     statement = statement.on_conflict_do_update(
         index_elements=["request_no", "lfn"],
-        set_={"state": statement.excluded.state, "work_unit": statement.excluded.work_unit, "reason": ""},
+        # What the catalogue says now: the plan was made from it, and what is read will be held against it.
+        set_={name: statement.excluded[name] for name in ("state", "work_unit", "events", "size_bytes")}
+        | {"reason": ""},
         where=InputFileRow.state.in_(_TO_BE_PLANNED),
     )
     taken = set(session.scalars(statement.returning(InputFileRow.lfn)))

@@ -200,7 +200,7 @@ def unended_requests(session: Session, recorded_before: datetime) -> list[Reques
 def queued_requests(session: Session, since: datetime) -> list[str]:
     """Requests that have been waiting for a slot since then or longer, the oldest first."""
     query = select(RequestRow.request_name).where(
-        RequestRow.status == RequestStatus.QUEUED, RequestRow.updated_at < since
+        RequestRow.status == RequestStatus.QUEUED, status_since() < since
     )
     return list(session.scalars(query.order_by(RequestRow.request_no)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import case, delete, exists, select, update
 from sqlalchemy.orm import Session
 
 from wms2.db.requests import request_number
@@ -15,7 +15,8 @@ def withdraw_plan(session: Session, request_name: str) -> int | None:
     """Take back the plan of a round that was never to be submitted; the number of the round, if there was one.
 
     To be asked only when the request's workflow knows of no open round. As nothing of the plan ran, its events and
-    its files are as if they had never been planned. A round that has a DAG is left alone: it may run.
+    its files are as if they had never been planned: a file that was attempted before is attempted still. A round that
+    has a DAG is left alone: it may run.
     """
     row = _round_without_dags(session, request_no := request_number(session, request_name))
     if row is None:
@@ -53,6 +54,12 @@ def _free_files(session: Session, request_no: int, round_number: int) -> None:
     session.execute(
         update(InputFileRow)
         .where(InputFileRow.request_no == request_no, InputFileRow.work_unit.in_(units))
-        .values(state=InputFileState.AVAILABLE, work_unit=None)
+        .values(
+            state=case(
+                (InputFileRow.attempted_in.is_not(None), InputFileState.ATTEMPTED),
+                else_=InputFileState.AVAILABLE,
+            ),
+            work_unit=InputFileRow.attempted_in,
+        )
         .execution_options(synchronize_session=False)
     )

@@ -120,12 +120,23 @@ class ExcludedFile(Model):
     reason: str
 
 
+class ShortFile(Model):
+    """An input file of which fewer events were read than the catalogue says it has. That is no failure."""
+
+    lfn: str
+    work_unit: Count
+    events: Count
+    """As the catalogue says."""
+    read_events: Count
+
+
 class RequestErrors(Model):
     """What failed in a request so far."""
 
     dags: tuple[RecordedFailures, ...]
     files: tuple[FileFailure, ...]
     excluded: tuple[ExcludedFile, ...]
+    short: tuple[ShortFile, ...] = ()
 
 
 class ErrorReport(RequestErrors):

@@ -108,6 +108,8 @@ class ProducedUnit(Model):
     produced_events: Count
     output_digest: Digest
     files: tuple[ProducedFile, ...]
+    files_read: dict[Lfn, Count] = Field(default_factory=dict)
+    """Events that its jobs read of each input file; empty where they could not tell."""
 
 
 class Balance(Model):

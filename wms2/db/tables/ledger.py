@@ -114,7 +114,11 @@ class WorkUnitRow(Table):
 
 
 class InputFileRow(Table):
-    """A file of a request's input; `work_unit` is the last one that it was planned in."""
+    """A file of a request's input; `work_unit` is the last one that it was planned in.
+
+    `read_events` is how many events that unit read of it, where it was to read the whole file and could tell;
+    `attempted_in` is the last unit that was given up with it, whatever it was planned in since.
+    """
 
     __tablename__ = "input_files"
 
@@ -125,6 +129,8 @@ class InputFileRow(Table):
     events: Mapped[Number]
     size_bytes: Mapped[Number]
     work_unit: Mapped[int | None]
+    read_events: Mapped[Number | None]
+    attempted_in: Mapped[int | None]
     reason: Mapped[Words] = mapped_column(server_default=text("''"))
 
     __table_args__ = (
@@ -133,6 +139,7 @@ class InputFileRow(Table):
         one_of("state", InputFileState),
         CheckConstraint("state NOT IN ('excluded', 'dropped') OR reason <> ''", name="reason"),
         CheckConstraint("state NOT IN ('planned', 'processed') OR work_unit IS NOT NULL", name="work_unit"),
+        CheckConstraint("state <> 'attempted' OR attempted_in IS NOT NULL", name="attempted_in"),
         Index("idx_input_files_state", "request_no", "state"),
         Index("idx_input_files_work_unit", "request_no", "work_unit"),
     )
