@@ -2,17 +2,23 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import Engine
 
+from tests.api_kit import Issuer, config_for, issuing, serving
 from tests.integration.output_world import World
 from tests.integration.publishing import Publisher
 from tests.integration.rounds import unique
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import services, stand_in_rucio
 from wms2.adapters.dbs import Dbs
 from wms2.cli.main import main
@@ -20,6 +26,8 @@ from wms2.config import Settings, load_settings
 from wms2.local.sites import SITES, write_sites
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
+
+ApiClient = Callable[[str], httpx.Client]
 
 
 class Run:
@@ -83,3 +91,49 @@ def services_url(tmp_path: Path) -> Iterator[str]:
 async def world(engine: Engine, services_url: str) -> AsyncIterator[World]:
     async with Dbs(f"{services_url}/dbs") as dbs, stand_in_rucio(services_url) as rucio:
         yield World(engine, services_url, dbs, rucio, Publisher(engine, dbs, rucio))
+
+
+# The REST service --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with issuing() as one:
+        yield one
+
+
+@pytest.fixture
+def url(settings: Settings, issuer: Issuer) -> Iterator[str]:
+    with serving(settings, config_for(issuer)) as address:
+        yield address
+
+
+@pytest.fixture
+def by(url: str, issuer: Issuer) -> Iterator[ApiClient]:
+    """Clients, each with the token of a subject."""
+    made: list[httpx.Client] = []
+
+    def client(subject: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {issuer.token(subject)}"}
+        made.append(httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=PATIENCE_SEC))
+        return made[-1]
+
+    yield client
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def worker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A worker that serves the namespace. It may only just be starting: its answers are waited for."""
+    for module in ("wms2.door.asking", "wms2.door.admission", "wms2.door.inspection"):
+        monkeypatch.setattr(f"{module}.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
+    started = subprocess.Popen(
+        [Path(sys.executable).with_name("wms2"), "worker", "run", "--host", "test-host"],
+        env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        started.kill()
+        started.wait()

@@ -42,13 +42,8 @@ class Service(DirectDoor):
 
     def __init__(self, settings: Settings, config: ApiConfig) -> None:
         engine = connect_database(settings.needed("database_url"), answer_sec=ANSWER_SEC, connections=THREADS)
-        super().__init__(
-            telling(engine, contacts_of(settings)),
-            self._client,
-            settings.max_versions,
-            settings.failure_policy,
-        )
-        self.settings, self.config = settings, config
+        super().__init__(telling(engine, contacts_of(settings)), self._client, settings)
+        self.config = config
         self.host_silence = timedelta(minutes=settings.host_silence_min)
         self._threads = ThreadPoolExecutor(THREADS, "api")
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, "api-files")

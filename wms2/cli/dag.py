@@ -23,6 +23,7 @@ from wms2.db.dags import dag_by_id, dags_of_round
 from wms2.db.session import transaction
 from wms2.errors import UserError
 from wms2.models.dag import DAG
+from wms2.models.nodes import NodeRow
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -132,8 +133,7 @@ def nodes(
 
     Example: wms2 dag nodes /tmp/round --failed
     """
-    folder = _folder(dag)
-    rows = [row for row in read_nodes(folder, read_round(folder)) if not failed or row.exit_code]
+    rows = _nodes_in(Path(dag), failed) if Path(dag).is_dir() else _nodes_of(dag, failed)
     if as_json:
         print_json([row.model_dump(mode="json") for row in rows])
         return
@@ -185,12 +185,25 @@ def logs(
         _print_tail(folder / unit / f"{node}.{clusters[-1]}.{ending}", lines)
 
 
+def _nodes_in(folder: Path, failed: bool) -> list[NodeRow]:
+    return [row for row in read_nodes(folder, read_round(folder)) if not failed or row.exit_code]
+
+
+def _nodes_of(dag: str, failed: bool) -> list[NodeRow]:
+    _check_id(dag)
+    return waited(open_door(load_settings()).nodes(dag, failed=failed))
+
+
+def _check_id(dag: str) -> None:
+    if "/" in dag:
+        raise UserError(f"there is no folder {dag}; `wms2 dag list` shows the ids of all DAGs")
+
+
 def _find(dag: str) -> DAG:
     """The DAG of an id, or the latest one of a folder."""
     with transaction(connect_database(load_settings())) as session:
         if not Path(dag).is_dir():
-            if "/" in dag:
-                raise UserError(f"there is no folder {dag}; `wms2 dag list` shows the ids of all DAGs")
+            _check_id(dag)
             return dag_by_id(session, dag)
         planned = read_round(Path(dag))
         attempts = dags_of_round(session, planned.request, planned.round)

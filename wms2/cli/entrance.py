@@ -27,9 +27,7 @@ def open_door(settings: Settings) -> Door:
 
 def direct_door(settings: Settings) -> DirectDoor:
     """Straight to the servers, whatever is named."""
-    return DirectDoor(
-        connect_database(settings), partial(connect, settings), settings.max_versions, settings.failure_policy
-    )
+    return DirectDoor(connect_database(settings), partial(connect, settings), settings)
 
 
 def waited(answer: Coroutine[Any, Any, R]) -> R:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from wms2.dagman.dag_files import GROUP_DAG
 from wms2.dagman.posts import PostRecord, attempts_by_node, newest_post
-from wms2.dagman.round_folder import RoundFile
+from wms2.dagman.round_folder import RoundFile, read_round
 from wms2.dagman.status import read_status
-from wms2.models.base import Model
-
-
-class NodeRow(Model):
-    """A node of a work unit: where it stands, and how its newest attempt went."""
-
-    unit: str
-    node: str
-    status: str
-    attempts: int
-    site: str | None = None
-    exit_code: int | None = None
-    category: str | None = None
-    cluster: int | None = None
+from wms2.models.nodes import NodeRow, NodesOrder, NodesPage
 
 
 def read_nodes(folder: Path, planned: RoundFile) -> Iterator[NodeRow]:
@@ -42,3 +30,13 @@ def read_nodes(folder: Path, planned: RoundFile) -> Iterator[NodeRow]:
                 category=post.category or None,
                 cluster=post.cluster,
             )
+
+
+def nodes_page(order: NodesOrder) -> NodesPage:
+    """Some of them, in the order of the plan; what comes after the page is not read."""
+    folder = order.folder
+    rows = (row for row in read_nodes(folder, read_round(folder)) if row.exit_code or not order.failed)
+    # One more than is wanted shows whether there is a next page.
+    found = list(islice(rows, order.offset, order.offset + order.limit + 1))
+    has_more = len(found) > order.limit
+    return NodesPage(nodes=tuple(found[: order.limit]), next=order.offset + order.limit if has_more else None)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Sequence
 
-from sqlalchemy import Engine
 from sqlalchemy.orm import Session
-from temporalio.client import Client
 
-from wms2.core.decisions import USUAL, Policy, with_policy
+from wms2.core.decisions import with_policy
 from wms2.core.ledger import discrepancies
 from wms2.db.bans import list_bans
 from wms2.db.crosscheck import cross_check
@@ -19,16 +15,18 @@ from wms2.db.failures import error_report
 from wms2.db.output_list import list_outputs
 from wms2.db.overview import request_overview, request_progress
 from wms2.db.requests import list_requests, request_record
-from wms2.db.session import transaction
 from wms2.db.sites import list_sites
 from wms2.db.story import request_story
 from wms2.door.asking import ask_workflow
+from wms2.door.inspection import dag_and_host, page_of_nodes
 from wms2.door.orders import check_order
+from wms2.door.servers import Servers
 from wms2.door.submission import record_submission, start_recorded
 from wms2.models.audit import Action
 from wms2.models.dag import DAG
 from wms2.models.failure import ErrorReport
 from wms2.models.messages import OperatorAction
+from wms2.models.nodes import NodeRow
 from wms2.models.output import OutputStanding, OutputStatus
 from wms2.models.output_list import ListedOutput
 from wms2.models.overview import RequestOverview
@@ -36,44 +34,14 @@ from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSu
 from wms2.models.site import Site, SiteBan
 from wms2.models.story import StoryEvent
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class DirectDoor:
+class DirectDoor(Servers):
     """Reads the database, and acts through the requests' workflows alone."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        temporal: Callable[[], Awaitable[Client]],
-        most_versions: int = 5,
-        policy: Policy = USUAL,
-    ) -> None:
-        self.engine = engine
-        self.temporal = temporal
-        self._most_versions = most_versions
-        self._policy = policy
-
-    async def read(
-        self, question: Callable[Concatenate[Session, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """The answer of the database to one question."""
-
-        def answer() -> R:
-            with transaction(self.engine) as session:
-                return question(session, *args, **kwargs)
-
-        return await self.apart(answer)
-
-    async def apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What takes its time, in a thread."""
-        return await asyncio.to_thread(work, *args, **kwargs)
 
     async def submit(self, request: Request, *, hold: bool = False, by: Action | None = None) -> None:
         # First the client: without a server nothing is to be recorded either.
         client = await self.temporal()
-        request = with_policy(request, self._policy)
+        request = with_policy(request, self.settings.failure_policy)
         is_news = await self.read(record_submission, request, hold, by)
         await start_recorded(client, request, hold=hold, is_news=is_news)
 
@@ -84,6 +52,16 @@ class DirectDoor:
 
     async def list_dags(self, request: str | None = None) -> list[DAG]:
         return await self.read(list_dags, request_name=request)
+
+    async def nodes(self, dag: str, *, failed: bool = False) -> list[NodeRow]:
+        found, host = await self.read(dag_and_host, dag)
+        rows: list[NodeRow] = []
+        offset: int | None = 0
+        while offset is not None:
+            page = await page_of_nodes(self, found, host, failed=failed, offset=offset)
+            rows += page.nodes
+            offset = page.next
+        return rows
 
     async def list_outputs(
         self,
@@ -115,7 +93,7 @@ class DirectDoor:
         return await self.read(error_report, name, round_number)
 
     async def check(self, record: RequestRecord, order: OperatorAction) -> None:
-        await self.read(check_order, record, order, self._most_versions)
+        await self.read(check_order, record, order, self.settings.max_versions)
 
     async def ask(self, record: RequestRecord, order: OperatorAction, *, wait: bool = True) -> str:
         await self.check(record, order)

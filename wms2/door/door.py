@@ -8,6 +8,7 @@ from typing import Protocol
 from wms2.models.dag import DAG
 from wms2.models.failure import ErrorReport
 from wms2.models.messages import OperatorAction
+from wms2.models.nodes import NodeRow
 from wms2.models.output import OutputStanding, OutputStatus
 from wms2.models.output_list import ListedOutput
 from wms2.models.overview import RequestOverview
@@ -31,6 +32,10 @@ class Door(Protocol):
 
     async def list_dags(self, request: str | None = None) -> list[DAG]:
         """Newest first."""
+        ...
+
+    async def nodes(self, dag: str, *, failed: bool = False) -> list[NodeRow]:
+        """Of a DAG by its id, as DAGMan's own files tell of them now; or only those whose newest attempt failed."""
         ...
 
     async def list_outputs(

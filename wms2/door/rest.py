@@ -27,13 +27,14 @@ from wms2.models.messages import (
     RestartAction,
     SizeAction,
 )
+from wms2.models.nodes import NodeRow
 from wms2.models.output import OutputStanding, OutputStatus
 from wms2.models.output_list import ListedOutput
 from wms2.models.overview import RequestOverview
 from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
 from wms2.models.site import Site, SiteBan
 from wms2.models.story import StoryEvent
-from wms2.patterns import REQUEST_NAME
+from wms2.patterns import DAG_ID, REQUEST_NAME
 
 PAGE = 1000
 ROUTES = frozenset(Action) - {Action.HOST_LOST}
@@ -47,6 +48,7 @@ class Page(BaseModel):
     next: int | None
     requests: list[RequestSummary] = []
     dags: list[DAG] = []
+    nodes: list[NodeRow] = []
     outputs: list[ListedOutput] = []
 
 
@@ -111,6 +113,10 @@ class RestDoor:
 
     async def list_dags(self, request: str | None = None) -> list[DAG]:
         return [one async for page in self._pages("dags", request=request) for one in page.dags]
+
+    async def nodes(self, dag: str, *, failed: bool = False) -> list[NodeRow]:
+        pages = self._pages(f"dags/{_checked_dag(dag)}/nodes", failed=str(failed).lower())
+        return [one async for page in pages for one in page.nodes]
 
     async def list_outputs(
         self,
@@ -204,6 +210,13 @@ def _checked(name: str) -> str:
     if not REQUEST_NAME.fullmatch(name):
         raise Missing(f"there is no request named {name}; `wms2 request list` shows all")
     return name
+
+
+def _checked_dag(dag: str) -> str:
+    """As `_checked` does with the names of requests."""
+    if not DAG_ID.fullmatch(dag):
+        raise Missing(f"there is no DAG with the id {dag}; `wms2 dag list` shows all")
+    return dag
 
 
 def _detail(answer: Answer) -> str:
