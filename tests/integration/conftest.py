@@ -28,6 +28,7 @@ from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 
 ApiClient = Callable[[str], httpx.Client]
+Through = Callable[[str, str], None]
 
 
 class Run:
@@ -137,3 +138,19 @@ def worker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     finally:
         started.kill()
         started.wait()
+
+
+@pytest.fixture
+def through(issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Through:
+    """Lets the command line go through a service, as a subject whom that knows; it can reach no server itself."""
+
+    def go(address: str, subject: str) -> None:
+        token = tmp_path / "token"
+        token.write_text(issuer.token(subject))
+        monkeypatch.setenv("WMS2_API_URL", address)
+        monkeypatch.setenv("WMS2_TOKEN_FILE", str(token))
+        monkeypatch.setenv("WMS2_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/none")
+        monkeypatch.setenv("WMS2_TEMPORAL_ADDRESS", "127.0.0.1:9")
+        monkeypatch.setenv("WMS2_SERVICES_URL", "http://127.0.0.1:9")
+
+    return go

@@ -5,11 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine
 
-from tests.api_kit import OPERATOR, REQUESTOR, Issuer
-from tests.integration.conftest import ApiClient
+from tests.api_kit import OPERATOR, REQUESTOR
+from tests.integration.conftest import ApiClient, Through
 from tests.integration.publishing import made_request
 from tests.integration.test_database import intent, planned
 from tests.unit.test_failures import planned as round_file
@@ -84,30 +83,19 @@ def test_a_host_without_a_worker_is_one_sentence_within_seconds(
     assert len(wms2("dag", "nodes", tmp_path / "round_00", "--json").json()) == 6
 
 
-def test_nobody_at_all_is_one_sentence_too(
-    wms2: Any, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_at_all_is_one_sentence_too(wms2: Any, engine: Engine, tmp_path: Path) -> None:
     run_on(engine, HOST, tmp_path / "round_00")
     told = wms2("dag", "nodes", DAG)
     assert (told.code, "no worker answers; is one running?" in told.stderr) == (2, True)
 
 
 def test_the_command_line_lists_nodes_through_the_service(
-    worker: None,
-    wms2: Any,
-    engine: Engine,
-    url: str,
-    issuer: Issuer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    worker: None, wms2: Any, engine: Engine, url: str, through: Through, tmp_path: Path
 ) -> None:
     run_on(engine, HOST, tmp_path / "round_00")
     straight = wms2("dag", "nodes", DAG, "--json").json()
     assert len(straight) == 6
-    (tmp_path / "token").write_text(issuer.token(OPERATOR))
-    monkeypatch.setenv("WMS2_API_URL", url)
-    monkeypatch.setenv("WMS2_TOKEN_FILE", str(tmp_path / "token"))
-    monkeypatch.setenv("WMS2_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/none")
+    through(url, OPERATOR)
     assert wms2("dag", "nodes", DAG, "--json").json() == straight
     failed = wms2("dag", "nodes", DAG, "--failed", "--json").json()
     assert [row["node"] for row in failed] == ["proc_000001", "proc_000004"]

@@ -28,7 +28,7 @@ from wms2.door.inspection import dag_and_host, page_of_nodes
 from wms2.errors import Contradiction
 from wms2.models.actions import Action
 from wms2.models.base import Model
-from wms2.models.dag import DAG, DagHistory, DagStatus
+from wms2.models.dag import DAG, DagDetails, DagStatus
 from wms2.models.nodes import NodeRow
 from wms2.patterns import DAG_ID
 
@@ -47,11 +47,6 @@ DagName = Annotated[
 class DagPage(Model):
     dags: list[DAG]
     next: int | None = Field(description="the offset of the next page; null for the last one")
-
-
-class DagDetails(Model):
-    dag: DAG
-    history: list[DagHistory] = Field(description="what happened to it, in order")
 
 
 class NodePage(Model):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import partial
 from typing import Annotated, ParamSpec, TypeVar
 
@@ -44,7 +43,6 @@ class Service(DirectDoor):
         engine = connect_database(settings.needed("database_url"), answer_sec=ANSWER_SEC, connections=THREADS)
         super().__init__(telling(engine, contacts_of(settings)), self._client, settings)
         self.config = config
-        self.host_silence = timedelta(minutes=settings.host_silence_min)
         self._threads = ThreadPoolExecutor(THREADS, "api")
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, "api-files")
         self._document_threads = ThreadPoolExecutor(DOCUMENT_THREADS, "api-documents")

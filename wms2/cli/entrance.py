@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from wms2.adapters.messenger import contacts_of
 from wms2.cli.by_hand import connect_database
 from wms2.config import Settings
+from wms2.db.notices import telling
 from wms2.door.direct import DirectDoor
 from wms2.door.door import Door
 from wms2.door.rest import RestDoor
@@ -22,12 +24,15 @@ def open_door(settings: Settings) -> Door:
     """Through the REST service where one is named, else straight to the servers."""
     if settings.api_url is not None:
         return RestDoor(settings)
-    return direct_door(settings)
-
-
-def direct_door(settings: Settings) -> DirectDoor:
-    """Straight to the servers, whatever is named."""
     return DirectDoor(connect_database(settings), partial(connect, settings), settings)
+
+
+def telling_door(settings: Settings) -> Door:
+    """The same, for deeds that others are told of, if notifications are on here."""
+    if settings.api_url is not None:
+        return RestDoor(settings)
+    engine = telling(connect_database(settings), contacts_of(settings))
+    return DirectDoor(engine, partial(connect, settings), settings)
 
 
 def waited(answer: Coroutine[Any, Any, R]) -> R:

@@ -1,4 +1,4 @@
-"""The door that leads straight to the servers: PostgreSQL and Temporal."""
+"""Requests, straight from the servers: PostgreSQL and Temporal."""
 
 from __future__ import annotations
 
@@ -8,34 +8,28 @@ from sqlalchemy.orm import Session
 
 from wms2.core.decisions import with_policy
 from wms2.core.ledger import discrepancies
-from wms2.db.bans import list_bans
 from wms2.db.crosscheck import cross_check
-from wms2.db.dags import list_dags
 from wms2.db.failures import error_report
-from wms2.db.output_list import list_outputs
+from wms2.db.imports import list_imports
 from wms2.db.overview import request_overview, request_progress
 from wms2.db.requests import list_requests, request_record
-from wms2.db.sites import list_sites
 from wms2.db.story import request_story
 from wms2.door.asking import ask_workflow
-from wms2.door.inspection import dag_and_host, page_of_nodes
+from wms2.door.imports import preview, take_on
 from wms2.door.orders import check_order
 from wms2.door.servers import Servers
 from wms2.door.submission import record_submission, start_recorded
 from wms2.models.audit import Action
-from wms2.models.dag import DAG
+from wms2.models.chain import LinkedRequest
 from wms2.models.failure import ErrorReport
+from wms2.models.imports import ImportRecord, Taken
 from wms2.models.messages import OperatorAction
-from wms2.models.nodes import NodeRow
-from wms2.models.output import OutputStanding, OutputStatus
-from wms2.models.output_list import ListedOutput
 from wms2.models.overview import RequestOverview
 from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
-from wms2.models.site import Site, SiteBan
 from wms2.models.story import StoryEvent
 
 
-class DirectDoor(Servers):
+class DirectRequests(Servers):
     """Reads the database, and acts through the requests' workflows alone."""
 
     async def submit(self, request: Request, *, hold: bool = False, by: Action | None = None) -> None:
@@ -49,33 +43,6 @@ class DirectDoor(Servers):
         self, statuses: Sequence[RequestStatus] = (), campaign: str | None = None
     ) -> list[RequestSummary]:
         return await self.read(list_requests, statuses, campaign)
-
-    async def list_dags(self, request: str | None = None) -> list[DAG]:
-        return await self.read(list_dags, request_name=request)
-
-    async def nodes(self, dag: str, *, failed: bool = False) -> list[NodeRow]:
-        found, host = await self.read(dag_and_host, dag)
-        rows: list[NodeRow] = []
-        offset: int | None = 0
-        while offset is not None:
-            page = await page_of_nodes(self, found, host, failed=failed, offset=offset)
-            rows += page.nodes
-            offset = page.next
-        return rows
-
-    async def list_outputs(
-        self,
-        request: str | None = None,
-        statuses: Sequence[OutputStatus] = (),
-        standings: Sequence[OutputStanding] = (),
-    ) -> list[ListedOutput]:
-        return await self.read(list_outputs, request, statuses=statuses, standings=standings)
-
-    async def list_sites(self) -> list[Site]:
-        return await self.read(list_sites)
-
-    async def list_bans(self, *, ended: bool = False) -> list[SiteBan]:
-        return await self.read(list_bans, ended=ended)
 
     async def record(self, name: str) -> RequestRecord:
         return await self.read(request_record, name)
@@ -98,6 +65,15 @@ class DirectDoor(Servers):
     async def ask(self, record: RequestRecord, order: OperatorAction, *, wait: bool = True) -> str:
         await self.check(record, order)
         return await ask_workflow(await self.temporal(), record, order, wait=wait)
+
+    async def take_on(self, name: str) -> Taken:
+        return await take_on(self.settings, self.engine, await self.temporal(), name)
+
+    async def preview_import(self, name: str) -> list[LinkedRequest]:
+        return await preview(self.settings, name)
+
+    async def list_imports(self) -> list[ImportRecord]:
+        return await self.read(list_imports)
 
 
 def _discrepancies(session: Session, name: str) -> Sequence[str] | None:

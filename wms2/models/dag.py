@@ -101,3 +101,8 @@ class DagHistory(Model):
     nodes: NodeCounts
     detail: dict[str, Any]
     created_at: datetime
+
+
+class DagDetails(Model):
+    dag: DAG
+    history: list[DagHistory] = Field(description="what happened to it, in order")
