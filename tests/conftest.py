@@ -1,5 +1,6 @@
 """One stack for the whole run, shared by all workers, started when the first test asks for it."""
 
+import logging
 import os
 import shutil
 import tempfile
@@ -61,6 +62,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(POOL_LIMIT_SEC))
         if getattr(config.option, "loadgroup", False):
             _keep_with_its_group(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A verb that writes a log does so on a stream that ends with its test: nobody else's words go there."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        return (yield)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def _keep_with_its_group(item: pytest.Item) -> None:

@@ -37,6 +37,7 @@ DISTINGUISHED_NAME = re.compile(
 )
 RSE_EXPRESSION = re.compile(r"[A-Za-z0-9(*][A-Za-z0-9_=<>|&\\()*.-]{0,199}")
 RSE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,199}")
+DAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,299}")
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}")
 GPU_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
 MAIL_ADDRESS = re.compile(

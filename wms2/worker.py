@@ -35,6 +35,7 @@ from wms2.activities.endings import EndingActivities
 from wms2.activities.hosts import HostActivities, keep_announced
 from wms2.activities.imports import ImportActivities
 from wms2.activities.inputs import InputActivities
+from wms2.activities.inspection import InspectionActivities
 from wms2.activities.leftovers import remove_leftovers
 from wms2.activities.notices import NoticeActivities
 from wms2.activities.outputs import OutputActivities
@@ -72,6 +73,7 @@ from wms2.temporal.runtime import sdk_runtime
 from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.chains import ChainWorkflow
 from wms2.workflows.hosts import HostsWorkflow
+from wms2.workflows.inspection import InspectionWorkflow
 from wms2.workflows.notification import NotificationWorkflow
 from wms2.workflows.output_dataset import OutputDatasetWorkflow
 from wms2.workflows.reconciliation import ReconciliationWorkflow
@@ -101,6 +103,7 @@ WORKFLOW_TYPES = (
     ReqMgr2Workflow,
     SitesWorkflow,
     HostsWorkflow,
+    InspectionWorkflow,
 )
 PASSED_THROUGH = (
     "annotated_types",
@@ -146,6 +149,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
         PlanningActivities(engine, condor, settings, planning),
         closing,
         RoundActivities(condor),
+        InspectionActivities(),
         BanActivities(engine, ban_policy(settings)),
     )
     credentials = job_credentials_of(settings)

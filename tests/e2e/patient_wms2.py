@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from tests.patience import PATIENCE_SEC
 from wms2.cli import program
-from wms2.door import admission, asking
+from wms2.door import admission, asking, inspection
 
 if __name__ == "__main__":
-    for module in (admission, asking):
+    for module in (admission, asking, inspection):
         module.ANSWER_TIMEOUT = timedelta(seconds=PATIENCE_SEC)
     program()

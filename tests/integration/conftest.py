@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import Engine
 
+from tests.api_kit import Issuer, config_for, issuing, serving
 from tests.integration.output_world import World
 from tests.integration.publishing import Publisher
 from tests.integration.rounds import unique
@@ -22,6 +26,9 @@ from wms2.config import Settings, load_settings
 from wms2.local.sites import SITES, write_sites
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
+
+ApiClient = Callable[[str], httpx.Client]
+Through = Callable[[str, str], None]
 
 
 class Run:
@@ -56,7 +63,7 @@ def settings(stack: Settings, namespace: str, database_url: str, monkeypatch: py
     monkeypatch.setenv("WMS2_DATABASE_URL", database_url)
     monkeypatch.setenv("COLUMNS", "200")
     # Workers of tests may only just be starting.
-    for module in ("wms2.door.asking", "wms2.door.admission"):
+    for module in ("wms2.door.asking", "wms2.door.admission", "wms2.door.inspection"):
         monkeypatch.setattr(f"{module}.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
     return load_settings()
 
@@ -88,3 +95,63 @@ def services_url(tmp_path: Path) -> Iterator[str]:
 async def world(engine: Engine, services_url: str) -> AsyncIterator[World]:
     async with Dbs(f"{services_url}/dbs") as dbs, stand_in_rucio(services_url) as rucio:
         yield World(engine, services_url, dbs, rucio, Publisher(engine, dbs, rucio))
+
+
+# The REST service --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with issuing() as one:
+        yield one
+
+
+@pytest.fixture
+def url(settings: Settings, issuer: Issuer) -> Iterator[str]:
+    with serving(settings, config_for(issuer)) as address:
+        yield address
+
+
+@pytest.fixture
+def by(url: str, issuer: Issuer) -> Iterator[ApiClient]:
+    """Clients, each with the token of a subject."""
+    made: list[httpx.Client] = []
+
+    def client(subject: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {issuer.token(subject)}"}
+        made.append(httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=PATIENCE_SEC))
+        return made[-1]
+
+    yield client
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def worker(settings: Settings) -> Iterator[None]:
+    """A worker that serves the namespace. It may only just be starting: its answers are waited for."""
+    started = subprocess.Popen(
+        [Path(sys.executable).with_name("wms2"), "worker", "run", "--host", "test-host"],
+        env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        started.kill()
+        started.wait()
+
+
+@pytest.fixture
+def through(issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Through:
+    """Lets the command line go through a service, as a subject whom that knows; it can reach no server itself."""
+
+    def go(address: str, subject: str) -> None:
+        token = tmp_path / "token"
+        token.write_text(issuer.token(subject))
+        monkeypatch.setenv("WMS2_API_URL", address)
+        monkeypatch.setenv("WMS2_TOKEN_FILE", str(token))
+        monkeypatch.setenv("WMS2_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/none")
+        monkeypatch.setenv("WMS2_TEMPORAL_ADDRESS", "127.0.0.1:9")
+        monkeypatch.setenv("WMS2_SERVICES_URL", "http://127.0.0.1:9")
+
+    return go

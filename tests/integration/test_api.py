@@ -1,10 +1,6 @@
 """The REST service on real servers: what it shows, what it does, and who it says did it."""
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +10,9 @@ import yaml
 from sqlalchemy import Engine
 from temporalio.client import Client as TemporalClient
 
-from tests.api_kit import ADMIN, OPERATOR, REQUESTOR, USER, Issuer, config_for, issuing, serving
+from tests.api_kit import ADMIN, OPERATOR, REQUESTOR, USER, Issuer
 from tests.factories import simulation
+from tests.integration.conftest import ApiClient as Client
 from tests.integration.publishing import begin, dataset_of, made_request
 from tests.integration.rounds import unique
 from tests.integration.test_database import intent
@@ -32,49 +29,6 @@ from wms2.models.dag import DagStatus, NodeCounts
 from wms2.models.output import OutputStatus
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
-
-Client = Callable[[str], httpx.Client]
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[Issuer]:
-    with issuing() as one:
-        yield one
-
-
-@pytest.fixture
-def url(settings: Settings, issuer: Issuer) -> Iterator[str]:
-    with serving(settings, config_for(issuer)) as address:
-        yield address
-
-
-@pytest.fixture
-def by(url: str, issuer: Issuer) -> Iterator[Client]:
-    """Clients, each with the token of a subject."""
-    made: list[httpx.Client] = []
-
-    def client(subject: str) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {issuer.token(subject)}"}
-        made.append(httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=PATIENCE_SEC))
-        return made[-1]
-
-    yield client
-    for one in made:
-        one.close()
-
-
-@pytest.fixture
-def worker(settings: Settings) -> Iterator[None]:
-    """A worker that serves the namespace. It may only just be starting: its answers are waited for."""
-    started = subprocess.Popen(
-        [Path(sys.executable).with_name("wms2"), "worker", "run", "--host", "test-host"],
-        env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        yield
-    finally:
-        started.kill()
-        started.wait()
 
 
 def example(**changes: Any) -> dict[str, Any]:
@@ -375,7 +329,7 @@ async def test_a_listing_straight_from_the_database_leaves_nobody_out(engine: En
     with transaction(engine) as session:
         for number in range(1001):
             insert_request(session, simulation(request_name=f"listed{number}"))
-    assert len(await DirectDoor(engine, nobody).list_requests()) == 1001
+    assert len(await DirectDoor(engine, nobody, Settings()).list_requests()) == 1001
 
 
 def test_the_command_line_goes_through_the_service(

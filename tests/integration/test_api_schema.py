@@ -97,7 +97,7 @@ def world(stack: Settings) -> Iterator[Settings]:
 @pytest.fixture(scope="module")
 def address(world: Settings, issuer: Issuer) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("wms2.door.asking", "wms2.door.admission"):
+        for module in ("wms2.door.asking", "wms2.door.admission", "wms2.door.inspection"):
             patch.setattr(f"{module}.ANSWER_TIMEOUT", timedelta(seconds=PATIENCE_SEC))
         patch.setattr("wms2.api.service.ANSWER_SEC", PATIENCE_SEC)
         with serving(world, config_for(issuer)) as url:

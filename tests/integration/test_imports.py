@@ -12,7 +12,8 @@ from sqlalchemy import Engine, text
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
-from tests.api_kit import OPERATOR, config_for, issuing, serving
+from tests.api_kit import OPERATOR, Issuer, config_for, issuing, serving
+from tests.integration.conftest import Through
 from tests.integration.rounds import unique
 from tests.patience import PATIENCE_SEC
 from tests.stand_in import calls_seen, control, make_trouble, services
@@ -554,3 +555,28 @@ def test_a_program_imports_a_chain_through_the_rest_service(settings: Settings, 
         wrong = make(url, rereco(RequestName="wrong", Memory="much", Multicore="many"))
         answer = client.post("/requests", json={"request_name": wrong})
         assert (answer.status_code, len(answer.json()["mistakes"])) == (422, 2)
+
+
+def test_a_person_imports_a_chain_through_the_rest_service(
+    wms2: Any, settings: Settings, url: str, issuer: Issuer, through: Through
+) -> None:
+    name = make(url, tasks())
+    with serving(settings.model_copy(update={"services_url": url}), config_for(issuer)) as address:
+        through(address, OPERATOR)
+        tried = wms2("request", "import", name, "--dry-run", "--json").json()
+        assert [link["parent"] for link in tried] == [None, FIRST, SECOND]
+        assert f"after {FIRST}" in wms2("request", "import", name, "--dry-run").stdout
+        assert wms2("request", "imports", "--json").json() == []
+        for _ in range(2):
+            assert wms2("request", "import", name, "--json").json()["requests"] == [FIRST, SECOND, THIRD]
+        (listed,) = wms2("request", "imports", "--json").json()
+        assert (listed["name"], listed["requests"], listed["problem"]) == (name, [FIRST, SECOND, THIRD], "")
+        put(url, f"reqmgr2/data/request/{name}", json={"Memory": 9000})
+        assert "has changed since" in wms2("request", "import", name).stderr
+        for unknown in ("nobody", "no name"):
+            for more in ((), ("--dry-run",)):
+                told = wms2("request", "import", unknown, *more)
+                assert (told.code, f"ReqMgr2 has no request named {unknown}" in told.stderr) == (2, True)
+        wrong = make(url, rereco(RequestName="wrong", Memory="much", Multicore="many"))
+        assert "has 2 mistakes" in wms2("request", "import", wrong).stderr
+        assert "has 2 mistakes" in wms2("request", "import", wrong, "--dry-run").stderr

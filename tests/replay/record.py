@@ -40,6 +40,7 @@ def record() -> None:
                 told.result()
         for word in ("drain", "resume"):
             stand.wms2("admission", word)
+        stand.wms2("dag", "nodes", "simulation:0:1")
         for path in HISTORIES.glob("*.json"):
             path.unlink()
         for kind in STORIES:
@@ -82,11 +83,15 @@ async def services(stand: Stand) -> list[list[WorkflowHistory]]:
             (HOSTS, "HostsWorkflow"),
         )
     ]
-    return [await runs(client, ADMISSION), *scheduled]
+    return [await runs(client, ADMISSION), *scheduled, await completed(client, "InspectionWorkflow")]
 
 
 async def run_of(client: Client, schedule: str, workflow: str) -> list[WorkflowHistory]:
     await client.get_schedule_handle(schedule).trigger()
+    return await completed(client, workflow)
+
+
+async def completed(client: Client, workflow: str) -> list[WorkflowHistory]:
     query = f"WorkflowType = '{workflow}' AND ExecutionStatus = 'Completed'"
     async with asyncio.timeout(60):
         while not (done := [found.id async for found in client.list_workflows(query)]):

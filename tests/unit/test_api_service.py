@@ -22,7 +22,7 @@ from wms2.api.words import Acts, Submits
 from wms2.config import Settings
 from wms2.door.direct import DirectDoor
 from wms2.door.hosts import ASKED_AT_ONCE, ask_all
-from wms2.door.rest import _body
+from wms2.door.rest_requests import _body
 from wms2.errors import Contradiction, Silent
 from wms2.models.messages import HostLostAction, OperatorAction, RestartAction
 from wms2.models.request import CleanupPolicy, RequestRecord, RequestStatus
@@ -93,7 +93,7 @@ class TroubledDoor(DirectDoor):
     """Behind which nobody answers from one request on, and another one says no."""
 
     def __init__(self) -> None:
-        super().__init__(create_engine("postgresql+psycopg://"), self._nowhere)
+        super().__init__(create_engine("postgresql+psycopg://"), self._nowhere, Settings())
         self.asked: list[str] = []
 
     async def _nowhere(self) -> Client:

@@ -31,6 +31,7 @@ from wms2.models.contacts import Contacts
 from wms2.models.host import HostReport
 from wms2.models.merge_output import MergeOutput
 from wms2.models.messages import Alert, Changes, DagOrder, HostList, HostLostAction, Slot, SlotRequest
+from wms2.models.nodes import NodesOrder
 from wms2.models.policy import FailureRule
 from wms2.models.request import Request
 from wms2.models.request_file import read_request
@@ -180,6 +181,8 @@ DOORS: dict[str, Callable[[str], object]] = {
     "a host that is lost": lambda text: HostLostAction(host=text, actor="a", action_id="b"),
     "the queue of a host": host_queue,
     "the queue of its followers": watch_queue,
+    "the host of a look at nodes": lambda text: NodesOrder(dag_id="a", host=text, folder=Path("/f")),
+    "the DAG of a look at nodes": lambda text: NodesOrder(dag_id=text, host="a", folder=Path("/f")),
     "the request of a DAG": lambda text: DagOrder(request=text, round=0, attempt=1, folder=Path("/f")),
     "the tag of a DAG": checked_dag_id,
     "the request of an alert": lambda text: Alert(request=text, kind="k", message="m"),
@@ -252,13 +255,8 @@ def test_a_hostile_word_on_the_command_line_is_refused_before_anything_is_done(
 @pytest.mark.parametrize(
     "words",
     [
-        ("request", "import", "any_request"),
-        ("request", "imports"),
-        ("dag", "show", "any:0:1"),
-        ("output", "invalidate", "any_request"),
-        ("site", "enable", "T2_CH_CERN"),
-        ("host", "list"),
-        ("admission", "drain"),
+        ("notice", "list"),
+        ("dag", "run", "/tmp"),
     ],
     ids=" ".join,
 )

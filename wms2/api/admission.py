@@ -14,6 +14,7 @@ from wms2.api.words import NO_REASON, AdminHand, Hand, MaybeWhy, Why
 from wms2.core.admission import AdmissionState, in_line
 from wms2.db.requests import find_request
 from wms2.door.admission import admission_state, change_admission
+from wms2.models.admission import AdmissionSeen
 from wms2.models.base import Count, Model
 from wms2.models.messages import AdmissionOrder
 from wms2.models.request import RequestStatus
@@ -65,6 +66,11 @@ class AdmissionChange(Why):
         if self.max_active_dags is None and self.idle_budget is None:
             raise ValueError("give max_active_dags or idle_budget")
         return self
+
+
+@router.get("", summary="All of admission: limits, submit hosts, who has a slot, and who waits")
+async def show(_: Operator, inside: Inside) -> AdmissionSeen:
+    return await inside.admission()
 
 
 @router.get("/queue", summary="Who waits for a slot, highest priority first, then who has waited longest")

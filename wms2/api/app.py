@@ -16,6 +16,7 @@ from wms2.api import (
     admission,
     dags,
     hosts,
+    imports,
     metrics,
     outputs,
     problems,
@@ -35,7 +36,7 @@ from wms2.api.words import ALWAYS
 from wms2.config import Settings
 
 PREFIX = "/api/v1"
-PARTS = (requests, actions, workflows, dags, outputs, admission, sites, hosts, system, metrics)
+PARTS = (requests, actions, imports, workflows, dags, outputs, admission, sites, hosts, system, metrics)
 DESCRIPTION = """
 The door to WMS2 for programs. What is asked of a request is an update of its workflow, which refuses what does not
 fit where the request stands.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path as File
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -24,20 +23,21 @@ from wms2.api.words import (
     owner_of,
 )
 from wms2.dagman.dag_files import WORKFLOW_DAG
-from wms2.dagman.nodes import NodeRow, read_nodes
-from wms2.dagman.round_folder import read_round
 from wms2.db.dags import dag_history, list_dags, named_dag
-from wms2.errors import Contradiction, UserError
+from wms2.door.inspection import dag_and_host, page_of_nodes
+from wms2.errors import Contradiction
 from wms2.models.actions import Action
 from wms2.models.base import Model
-from wms2.models.dag import DAG, DagHistory, DagStatus
+from wms2.models.dag import DAG, DagDetails, DagStatus
+from wms2.models.nodes import NodeRow
+from wms2.patterns import DAG_ID
 
 router = APIRouter(prefix="/dags", tags=["DAGs"])
 
 DagName = Annotated[
     str,
     Path(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,299}$",
+        pattern=f"^{DAG_ID.pattern}$",
         description="The DAG's own id, as it is listed, or the id of its row.",
         examples=["demo_simulation:1:1"],
     ),
@@ -47,11 +47,6 @@ DagName = Annotated[
 class DagPage(Model):
     dags: list[DAG]
     next: int | None = Field(description="the offset of the next page; null for the last one")
-
-
-class DagDetails(Model):
-    dag: DAG
-    history: list[DagHistory] = Field(description="what happened to it, in order")
 
 
 class NodePage(Model):
@@ -90,21 +85,28 @@ async def show(dag: DagName, caller: Requestor, inside: Inside) -> DagDetails:
 
 @router.get("/{dag}/nodes", summary="The nodes of a DAG, as DAGMan's own files tell of them now")
 async def nodes(
-    dag: DagName, caller: Requestor, inside: Inside, limit: Limit = 100, offset: Offset = 0
+    dag: DagName,
+    caller: Requestor,
+    inside: Inside,
+    failed: Annotated[bool, Query(description="Only those whose newest attempt failed.")] = False,
+    limit: Limit = 100,
+    offset: Offset = 0,
 ) -> NodePage:
-    """Those files are on the submit host: where the service cannot read them, it says where they are."""
-    found = await _seen(inside, caller, dag)
-    rows = await inside.of_files(_nodes, found)
-    page = rows[offset : offset + limit]
-    return NodePage(dag_id=found.intent.dag_id, nodes=page, next=next_offset(len(page), limit, offset))
+    """Those files are on the submit host, and its worker reads them: without one the answer is 503."""
+    found, host = await inside.read(dag_and_host, dag)
+    await inside.check_sees(caller, found.intent.request_name)
+    page = await page_of_nodes(inside, found, host, failed=failed, offset=offset, limit=limit)
+    return NodePage(dag_id=found.intent.dag_id, nodes=list(page.nodes), next=page.next)
 
 
 @router.get("/{dag}/logs", summary="Where the logs of a DAG are")
 async def logs(dag: DagName, caller: Requestor, inside: Inside) -> DagLogs:
-    intent = (await _seen(inside, caller, dag)).intent
+    found, host = await inside.read(dag_and_host, dag)
+    intent = found.intent
+    await inside.check_sees(caller, intent.request_name)
     return DagLogs(
         dag_id=intent.dag_id,
-        submit_host=intent.submit_host,
+        submit_host=host,
         dagman_log=f"{intent.submit_dir}/{WORKFLOW_DAG}.dagman.out",
         work_unit_logs=f"{intent.submit_dir}/mg_*/group.dag.dagman.out",
     )
@@ -166,14 +168,3 @@ async def _newest(inside: Service, name: str, *, running: bool = False) -> DAG:
     if running and found.status.is_final:
         raise Contradiction(f"{intent.dag_id} has ended as {found.status}; there is nothing left to remove")
     return found
-
-
-def _nodes(dag: DAG) -> list[NodeRow]:
-    folder, host = File(dag.intent.submit_dir), dag.intent.submit_host or "its submit host"
-    try:
-        return list(read_nodes(folder, read_round(folder)))
-    except (OSError, UserError):
-        raise Contradiction(
-            f"the files of {dag.intent.dag_id} are on {host}, in {folder}, and cannot be read from here; "
-            f"`wms2 dag nodes {dag.intent.dag_id}` lists its nodes there"
-        ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -10,10 +9,8 @@ from fastapi import APIRouter, Path
 from wms2.api.doorman import Operator
 from wms2.api.service import Inside, Service
 from wms2.api.words import NO_REASON, AdminHand, Hand, MaybeWhy
-from wms2.door.hosts import GivenUp, give_up_host, known_hosts, set_disabled
 from wms2.models.base import Model
-from wms2.models.host import KnownHost
-from wms2.models.messages import HostLostAction
+from wms2.models.host import GivenUp, KnownHost
 from wms2.patterns import HOST_NAME
 
 router = APIRouter(prefix="/hosts", tags=["Submit hosts"])
@@ -33,7 +30,12 @@ class HostWord(Model):
 
 @router.get("", summary="The submit hosts that have announced themselves, and why one is not used")
 async def list_all(_: Operator, inside: Inside) -> list[KnownHost]:
-    return await inside.read(known_hosts, inside.host_silence)
+    return await inside.list_hosts()
+
+
+@router.get("/vanished", summary="Hosts that are not there, and are disabled when they return")
+async def list_vanished(_: Operator, inside: Inside) -> list[str]:
+    return await inside.vanished_hosts()
 
 
 @router.post("/{host}/disable", summary="Lend no more slots on a submit host")
@@ -49,9 +51,7 @@ async def enable(host: HostInPath, hand: AdminHand, inside: Inside, why: MaybeWh
 
 async def _say(host: str, hand: Hand, inside: Service, reason: str, *, disabled: bool) -> HostWord:
     deed = hand.deed("host_disable" if disabled else "host_enable", reason, host=host)
-    await set_disabled(inside, host, disabled, deed, inside.host_silence)
-    listed = await inside.read(known_hosts, inside.host_silence)
-    known = next((one for one in listed if one.name == host), None)
+    known = await inside.set_host_disabled(host, disabled, deed)
     return HostWord(host=host, disabled=known.disabled if known else disabled, known=known)
 
 
@@ -60,14 +60,4 @@ async def lost(host: HostInPath, hand: AdminHand, inside: Inside, why: MaybeWhy 
     """Requests with a round there are held. A release then closes the round from what was credited, and goes on
     elsewhere. It cannot be taken back.
     """
-
-    def order_for(name: str) -> HostLostAction:
-        return HostLostAction(
-            host=host,
-            reason=why.reason,
-            actor=hand.caller.identity,
-            action_id=f"{hand.action_id}:{hashlib.sha256(name.encode()).hexdigest()[:40]}",
-        )
-
-    deed = hand.deed("host_lost", why.reason, host=host)
-    return await give_up_host(inside, host, deed, order_for, inside.host_silence)
+    return await inside.give_up_host(host, hand.deed("host_lost", why.reason, host=host))

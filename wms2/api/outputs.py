@@ -10,14 +10,12 @@ from pydantic import Field
 from wms2.api.doorman import Requestor
 from wms2.api.service import Inside
 from wms2.api.words import Limit, Name, Offset, OfRequest, OperatorHand, Why, next_offset, owner_of
-from wms2.db.output_list import list_outputs, output_blocks
-from wms2.door.undoing import outputs_to_undo
+from wms2.db.output_list import list_outputs
 from wms2.models.base import Model
-from wms2.models.output import OutputBlock, OutputStanding, OutputStatus
-from wms2.models.output_list import ListedOutput
+from wms2.models.output import OutputStanding, OutputStatus
+from wms2.models.output_list import ListedOutput, OutputDetails
 from wms2.models.undo import UndoOrder
 from wms2.patterns import OutputDatasetName
-from wms2.temporal.launch import start_undo
 
 router = APIRouter(tags=["Outputs"])
 
@@ -25,10 +23,6 @@ router = APIRouter(tags=["Outputs"])
 class OutputPage(Model):
     outputs: list[ListedOutput]
     next: int | None = Field(description="the offset of the next page; null for the last one")
-
-
-class OutputDetails(ListedOutput):
-    blocks_of_it: list[OutputBlock] = Field(description="its blocks, in the order in which they were opened")
 
 
 class Invalidate(Why):
@@ -60,10 +54,7 @@ async def list_all(
 @router.get("/requests/{name}/outputs", summary="The output datasets of a request, with their blocks")
 async def show(name: Name, caller: Requestor, inside: Inside) -> list[OutputDetails]:
     await inside.check_sees(caller, name)
-    return [
-        OutputDetails(**dict(one), blocks_of_it=await inside.read(output_blocks, name, one.dataset))
-        for one in await inside.read(list_outputs, name)
-    ]
+    return await inside.outputs_of(name)
 
 
 @router.post(
@@ -73,7 +64,7 @@ async def show(name: Name, caller: Requestor, inside: Inside) -> list[OutputDeta
 )
 async def invalidate(name: Name, hand: OperatorHand, inside: Inside, order: Invalidate) -> Undoing:
     """The request must have ended. Rucio removes the files when no rule of anybody holds them any more."""
-    found = await inside.read(outputs_to_undo, name, order.dataset)
+    found = await inside.outputs_to_undo(name, order.dataset)
     undo = UndoOrder(
         request=name,
         dataset=order.dataset,
@@ -81,7 +72,7 @@ async def invalidate(name: Name, hand: OperatorHand, inside: Inside, order: Inva
         actor=hand.caller.identity,
         action_id=hand.action_id,
     )
-    await start_undo(await inside.temporal(), undo)
+    await inside.undo(undo)
     return Undoing(
         request_name=name,
         datasets=[one.dataset for one in found],

@@ -23,10 +23,9 @@ from wms2.db.ledger import balance
 from wms2.db.requests import Owner, count_requests, list_requests
 from wms2.db.versions import versions_of
 from wms2.db.workflows import workflow_of
-from wms2.door.imports import take_on
 from wms2.models.base import Count, Flag, Model
 from wms2.models.failure import ErrorReport, FailedNode
-from wms2.models.imports import document_digest
+from wms2.models.imports import Taken, document_digest
 from wms2.models.ledger import Balance
 from wms2.models.overview import RequestOverview
 from wms2.models.request import CleanupPolicy, Request, RequestRecord, RequestStatus, RequestSummary
@@ -67,6 +66,7 @@ class Submitted(Model):
     requests: tuple[str, ...] = Field(
         description="all requests that it became: a chain of tasks makes several"
     )
+    imported: Taken | None = Field(None, description="of an import: what is recorded of it")
 
 
 class RequestPage(Model):
@@ -143,8 +143,10 @@ async def submit(
     submit for anybody, and import. Submitting the same again is refused, unless an interruption left it recorded but
     not started.
     """
+    taken: Taken | None = None
     if isinstance(order, Import):
-        names = await _import(inside, hand.caller, order.request_name)
+        taken = await _import(inside, hand.caller, order.request_name)
+        names = taken.record.requests
         imported = hand.deed("import", "", names[0], reqmgr2=order.request_name)
         await inside.read(record_action, imported)
     else:
@@ -160,6 +162,7 @@ async def submit(
         status=record.status,
         workflow=WorkflowInShort(id=workflow.id, status=workflow.status),
         requests=names,
+        imported=taken,
     )
 
 
@@ -295,9 +298,8 @@ def _check_priority(request: Request, highest: int) -> None:
         )
 
 
-async def _import(inside: Service, caller: Caller, name: str) -> tuple[str, ...]:
+async def _import(inside: Service, caller: Caller, name: str) -> Taken:
     if not caller.sees_all:
         raise NotAllowed("requests of ReqMgr2 are imported by operators; submit a document instead")
     async with asyncio.timeout(IMPORT_SEC):
-        taken, _ = await take_on(inside.settings, inside.engine, await inside.temporal(), name)
-    return tuple(taken.requests)
+        return await inside.take_on(name)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import partial
 from typing import Annotated, ParamSpec, TypeVar
 
@@ -42,14 +41,8 @@ class Service(DirectDoor):
 
     def __init__(self, settings: Settings, config: ApiConfig) -> None:
         engine = connect_database(settings.needed("database_url"), answer_sec=ANSWER_SEC, connections=THREADS)
-        super().__init__(
-            telling(engine, contacts_of(settings)),
-            self._client,
-            settings.max_versions,
-            settings.failure_policy,
-        )
-        self.settings, self.config = settings, config
-        self.host_silence = timedelta(minutes=settings.host_silence_min)
+        super().__init__(telling(engine, contacts_of(settings)), self._client, settings)
+        self.config = config
         self._threads = ThreadPoolExecutor(THREADS, "api")
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, "api-files")
         self._document_threads = ThreadPoolExecutor(DOCUMENT_THREADS, "api-documents")

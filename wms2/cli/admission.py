@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
 
+from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_actions import Reason, who_asks
 from wms2.cli.screen import print_json, print_table, say
-from wms2.config import Settings, load_settings
-from wms2.core.admission import AdmissionState, free_dagmans, in_line
-from wms2.door.admission import NOT_YET, admission_state, change_admission
+from wms2.config import load_settings
 from wms2.errors import UserError
+from wms2.models.admission import AdmissionSeen
 from wms2.models.messages import AdmissionOrder
-from wms2.temporal.client import connect
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,28 +27,27 @@ def show(as_json: AsJson = False) -> None:
     Examples: [bold]wms2 admission show[/]
     [bold]wms2 admission show --json[/]
     """
-    state = asyncio.run(_state(load_settings()))
+    seen = waited(open_door(load_settings()).admission())
     if as_json:
-        print_json(_document(state))
+        print_json(seen.model_dump(mode="json"))
         return
     print_table(
         ["SLOTS", "LENT", "WAITING", "IDLE BUDGET", "SHARED OUT", "STATE"],
         [
             (
-                state.limit,
-                len(state.leases),
-                len(state.waiting),
-                state.idle_budget,
-                state.idle_lent,
-                _word(state),
+                seen.limit,
+                len(seen.slots),
+                len(seen.waiting),
+                seen.idle_budget,
+                seen.idle_lent,
+                _word(seen),
             )
         ],
     )
-    free = free_dagmans(state)
     print_table(
-        ["HOST", "DAGMANS", "FREE"], [(escape(host), state.hosts[host], free[host]) for host in sorted(free)]
+        ["HOST", "DAGMANS", "FREE"], [(escape(room.host), room.dagmans, room.free) for room in seen.hosts]
     )
-    print_table(["TURN", "REQUEST", "ROUND", "PRIORITY", "HOST", "IDLE JOBS"], _lines(state))
+    print_table(["TURN", "REQUEST", "ROUND", "PRIORITY", "HOST", "IDLE JOBS"], _lines(seen))
 
 
 @app.command("set")
@@ -98,23 +95,11 @@ def resume(reason: Reason = "") -> None:
 
 def _change(action: Literal["set", "drain", "resume"], reason: str, **limits: int | None) -> None:
     order = AdmissionOrder.model_validate({"action": action, "reason": reason, **limits, **who_asks()})
-    _say_limits(asyncio.run(_send(load_settings(), order)))
+    _say_limits(waited(open_door(load_settings()).change_admission(order)))
 
 
-async def _send(settings: Settings, order: AdmissionOrder) -> AdmissionState:
-    return await change_admission(await connect(settings), order)
-
-
-async def _state(settings: Settings) -> AdmissionState:
-    state = await admission_state(await connect(settings))
-    if state is None:
-        raise UserError(NOT_YET)
-    return state
-
-
-def _lines(state: AdmissionState) -> list[tuple[object, ...]]:
+def _lines(seen: AdmissionSeen) -> list[tuple[object, ...]]:
     """Who has a slot, then who waits for one; of those, a host is named where the round can run on no other."""
-    slots = [lease.slot for lease in state.leases.values()]
     lent = [
         (
             "slot",
@@ -124,41 +109,27 @@ def _lines(state: AdmissionState) -> list[tuple[object, ...]]:
             escape(slot.host),
             "" if slot.idle_jobs is None else slot.idle_jobs,
         )
-        for slot in slots
+        for slot in seen.slots
     ]
     waiting = [
         (f"{place}.", asked.request, asked.round, asked.priority, escape(asked.host or ""), "")
-        for place, asked in enumerate(in_line(state), 1)
+        for place, asked in enumerate(seen.waiting, 1)
     ]
     return [*lent, *waiting]
 
 
-def _word(state: AdmissionState) -> str:
-    if state.draining:
+def _word(seen: AdmissionSeen) -> str:
+    if seen.draining:
         return "drains"
-    return "lends" if state.hosts else "no submit host can be used, see `wms2 host list`"
+    return "lends" if seen.hosts else "no submit host can be used, see `wms2 host list`"
 
 
-def _say_limits(state: AdmissionState) -> None:
+def _say_limits(seen: AdmissionSeen) -> None:
     say(
-        f"{len(state.leases)} of {state.limit} slots are lent, {len(state.waiting)} requests wait; "
-        f"{state.idle_lent} of {state.idle_budget} idle jobs are shared out."
+        f"{len(seen.slots)} of {seen.limit} slots are lent, {len(seen.waiting)} requests wait; "
+        f"{seen.idle_lent} of {seen.idle_budget} idle jobs are shared out."
     )
-    if state.draining:
+    if seen.draining:
         say("It drains: nothing more is lent until `wms2 admission resume`.")
-    if not state.hosts:
+    if not seen.hosts:
         say("No submit host can be used; `wms2 host list` says why.")
-
-
-def _document(state: AdmissionState) -> dict[str, Any]:
-    free = free_dagmans(state)
-    return {
-        "limit": state.limit,
-        "idle_budget": state.idle_budget,
-        "idle_lent": state.idle_lent,
-        "idle_share": state.idle_share,
-        "draining": state.draining,
-        "hosts": [{"host": host, "dagmans": state.hosts[host], "free": free[host]} for host in sorted(free)],
-        "slots": [lease.slot.model_dump(mode="json") for lease in state.leases.values()],
-        "waiting": [asked.model_dump(mode="json") for asked in in_line(state)],
-    }

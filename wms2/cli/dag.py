@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from wms2.cli.by_hand import ByHand, connect_database, submitted
+from wms2.cli.by_hand import ByHand, submitted
 from wms2.cli.entrance import open_door, waited
 from wms2.cli.follow import follow, report_end
 from wms2.cli.screen import print_json, print_table, results, say
@@ -19,10 +19,10 @@ from wms2.dagman.dag_files import WORKFLOW_DAG
 from wms2.dagman.nodes import read_nodes
 from wms2.dagman.posts import attempt_clusters
 from wms2.dagman.round_folder import read_round
-from wms2.db.dags import dag_by_id, dags_of_round
-from wms2.db.session import transaction
+from wms2.door.door import Door
 from wms2.errors import UserError
-from wms2.models.dag import DAG
+from wms2.models.dag import DAG, DagDetails, DagHistory
+from wms2.models.nodes import NodeRow
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -67,8 +67,9 @@ def stop(
 
     Example: wms2 dag stop demo:0:1 --reason "pool maintenance"
     """
-    found = submitted(_find(dag))
-    seen = asyncio.run(ByHand(load_settings()).activities.stop_dag(found, reason))
+    settings = load_settings()
+    found = submitted(_find(open_door(settings), dag))
+    seen = asyncio.run(ByHand(settings).activities.stop_dag(found, reason))
     if seen is None:
         say("Removed; its folder is gone, so nothing can be said of what it did.")
     else:
@@ -106,17 +107,30 @@ def list_dags(
 
 
 @app.command()
-def show(dag: DagName, as_json: AsJson = False) -> None:
+def show(
+    dag: DagName,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="What is recorded, without a look at the pool and its files.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show one DAG: how far it is, and why work units failed.
+
+    Through the REST service it tells what is recorded, as with --recorded: how its nodes stand, what happened to it.
 
     Example: wms2 dag show demo:0:1
     """
-    recorded = _find(dag)
-    if recorded.status.is_final and not as_json and _was_followed_by_another(recorded):
-        say(f"{recorded.intent.dag_id} ended as [bold]{recorded.status}[/]; a later attempt followed it.")
+    settings = load_settings()
+    door = open_door(settings)
+    known = _find(door, dag)
+    if recorded or settings.api_url is not None:
+        _print_record(waited(door.dag_details(known.intent.dag_id)), as_json)
         return
-    found = submitted(recorded)
-    activities = ByHand(load_settings()).activities
+    if known.status.is_final and not as_json and _was_followed_by_another(door, known):
+        say(f"{known.intent.dag_id} ended as [bold]{known.status}[/]; a later attempt followed it.")
+        return
+    found = submitted(known)
+    activities = ByHand(settings).activities
     seen = asyncio.run(activities.observe_dag(found))
     failures = asyncio.run(activities.explain_dag(found))
     report_end(found, seen.progress, failures, as_json=as_json)
@@ -132,8 +146,7 @@ def nodes(
 
     Example: wms2 dag nodes /tmp/round --failed
     """
-    folder = _folder(dag)
-    rows = [row for row in read_nodes(folder, read_round(folder)) if not failed or row.exit_code]
+    rows = _nodes_in(Path(dag), failed) if Path(dag).is_dir() else _nodes_of(dag, failed)
     if as_json:
         print_json([row.model_dump(mode="json") for row in rows])
         return
@@ -185,29 +198,70 @@ def logs(
         _print_tail(folder / unit / f"{node}.{clusters[-1]}.{ending}", lines)
 
 
-def _find(dag: str) -> DAG:
+def _nodes_in(folder: Path, failed: bool) -> list[NodeRow]:
+    return [row for row in read_nodes(folder, read_round(folder)) if not failed or row.exit_code]
+
+
+def _nodes_of(dag: str, failed: bool) -> list[NodeRow]:
+    _check_id(dag)
+    return waited(open_door(load_settings()).nodes(dag, failed=failed))
+
+
+def _check_id(dag: str) -> None:
+    if "/" in dag:
+        raise UserError(f"there is no folder {dag}; `wms2 dag list` shows the ids of all DAGs")
+
+
+def _find(door: Door, dag: str) -> DAG:
     """The DAG of an id, or the latest one of a folder."""
-    with transaction(connect_database(load_settings())) as session:
-        if not Path(dag).is_dir():
-            if "/" in dag:
-                raise UserError(f"there is no folder {dag}; `wms2 dag list` shows the ids of all DAGs")
-            return dag_by_id(session, dag)
-        planned = read_round(Path(dag))
-        attempts = dags_of_round(session, planned.request, planned.round)
+    if not Path(dag).is_dir():
+        _check_id(dag)
+        return waited(door.dag_details(dag)).dag
+    planned = read_round(Path(dag))
+    attempts = _attempts(door, planned.request, planned.round)
     if not attempts:
         raise UserError(f"{dag} was never submitted; `wms2 dag run {dag}` submits it")
-    return attempts[-1]
+    return attempts[0]
 
 
-def _was_followed_by_another(dag: DAG) -> bool:
+def _attempts(door: Door, request: str, number: int) -> list[DAG]:
+    """The submissions of a round, newest first."""
+    return [dag for dag in waited(door.list_dags(request)) if dag.intent.round == number]
+
+
+def _was_followed_by_another(door: Door, dag: DAG) -> bool:
     """Then the files on disk tell of the later attempt, and only the record of this one."""
-    with transaction(connect_database(load_settings())) as session:
-        attempts = dags_of_round(session, dag.intent.request_name, dag.intent.round)
-    return attempts[-1].intent.attempt > dag.intent.attempt
+    newest, *_ = _attempts(door, dag.intent.request_name, dag.intent.round)
+    return newest.intent.attempt > dag.intent.attempt
 
 
 def _folder(dag: str) -> Path:
-    return Path(dag) if Path(dag).is_dir() else Path(_find(dag).intent.submit_dir)
+    if Path(dag).is_dir():
+        return Path(dag)
+    folder = Path(_find(open_door(load_settings()), dag).intent.submit_dir)
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not on this machine; read its logs on the submit host of {dag}")
+    return folder
+
+
+def _print_record(details: DagDetails, as_json: bool) -> None:
+    if as_json:
+        print_json(details.model_dump(mode="json"))
+        return
+    dag = details.dag
+    counts = ", ".join(f"{number} {name}" for name, number in dag.nodes)
+    say(
+        f"{dag.intent.dag_id} is recorded as [bold]{dag.status}[/]: of {dag.intent.total_nodes} nodes {counts}."
+    )
+    rows = [
+        (f"{event.created_at:%Y-%m-%d %H:%M:%S}", event.event_type, event.to_status or "-", _words(event))
+        for event in details.history
+    ]
+    print_table(["AT", "WHAT", "STATUS", "DETAIL"], rows)
+
+
+def _words(event: DagHistory) -> str:
+    return escape(", ".join(f"{name} {value}" for name, value in event.detail.items()))
 
 
 def _print_tail(path: Path, lines: int) -> None:

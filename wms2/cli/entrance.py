@@ -8,8 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from wms2.cli.by_hand import connect_database
+from sqlalchemy import Engine
+
+from wms2.adapters.messenger import contacts_of
 from wms2.config import Settings
+from wms2.db.notices import telling
+from wms2.db.session import connect as connect_database
 from wms2.door.direct import DirectDoor
 from wms2.door.door import Door
 from wms2.door.rest import RestDoor
@@ -22,14 +26,23 @@ def open_door(settings: Settings) -> Door:
     """Through the REST service where one is named, else straight to the servers."""
     if settings.api_url is not None:
         return RestDoor(settings)
-    return direct_door(settings)
+    return _straight(settings, _database(settings))
 
 
-def direct_door(settings: Settings) -> DirectDoor:
-    """Straight to the servers, whatever is named."""
-    return DirectDoor(
-        connect_database(settings), partial(connect, settings), settings.max_versions, settings.failure_policy
-    )
+def telling_door(settings: Settings) -> Door:
+    """The same, for deeds that others are told of, if notifications are on here."""
+    if settings.api_url is not None:
+        return RestDoor(settings)
+    return _straight(settings, telling(_database(settings), contacts_of(settings)))
+
+
+def _straight(settings: Settings, database: Engine) -> DirectDoor:
+    return DirectDoor(database, partial(connect, settings), settings)
+
+
+def _database(settings: Settings) -> Engine:
+    # Not looked for yet: admission can be asked while it is away.
+    return connect_database(settings.needed("database_url"))
 
 
 def waited(answer: Coroutine[Any, Any, R]) -> R:

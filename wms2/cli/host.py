@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, timedelta
+from datetime import UTC
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from wms2.cli.by_hand import connect_database
-from wms2.cli.entrance import direct_door
+from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_actions import Reason, Yes, ask_first, who_asks
 from wms2.cli.screen import print_json, print_table, say
-from wms2.config import Settings, load_settings
-from wms2.db import hosts
-from wms2.db.ledger import requests_on_host
-from wms2.db.session import transaction
-from wms2.door.hosts import give_up_host, known_hosts, set_disabled
+from wms2.config import load_settings
 from wms2.errors import UserError
 from wms2.models.audit import Action
 from wms2.models.host import KnownHost
-from wms2.models.messages import HostLostAction
 from wms2.temporal.queues import host_queue
 
 app = typer.Typer(no_args_is_help=True)
@@ -37,9 +30,8 @@ def list_(as_json: AsJson = False) -> None:
     Examples: [bold]wms2 host list[/]
     [bold]wms2 host list --json[/]
     """
-    settings = load_settings()
-    with transaction(connect_database(settings)) as session:
-        known, away = known_hosts(session, _silence(settings)), hosts.list_vanished(session)
+    door = open_door(load_settings())
+    known, away = waited(door.list_hosts()), waited(door.vanished_hosts())
     if as_json:
         print_json([host.model_dump(mode="json") for host in known])
         return
@@ -80,47 +72,40 @@ def lost(host: Host, reason: Reason = "", yes: Yes = False) -> None:
 
     Example: [bold]wms2 host lost submit2 --reason "its disk is broken" --yes[/]
     """
-    settings = load_settings()
     _check(host)
-    with transaction(connect_database(settings)) as session:
-        names = requests_on_host(session, host)
+    door = open_door(load_settings())
+    known = next((one for one in waited(door.list_hosts()) if one.name == host), None)
     ask_first(
-        f"Give up {host}, and what {len(names)} requests have not credited of their rounds there? "
-        "It cannot be taken back.",
+        f"Give up {host}, and what {known.open_rounds if known else 0} requests have not credited of their "
+        "rounds there? It cannot be taken back.",
         yes,
     )
-    deed = Action(action="host_lost", reason=reason, detail={"host": host}, **who_asks())
-
-    def order_for(_: str) -> HostLostAction:
-        return HostLostAction(host=host, reason=reason, **who_asks())
-
-    given_up = asyncio.run(give_up_host(direct_door(settings), host, deed, order_for, _silence(settings)))
-    if refused := given_up.refused:
-        raise UserError(f"{len(refused)} of {len(names)} requests refused: " + "; ".join(refused))
+    given_up = waited(door.give_up_host(host, _deed("lost", host, reason)))
+    held, refused = given_up.held, given_up.refused
+    if refused:
+        raise UserError(
+            f"{len(refused)} of {len(held) + len(refused)} requests refused: " + "; ".join(refused)
+        )
     say(
         escape(
-            f"{host} is given up; {len(names)} requests are held. `wms2 request release NAME` lets one go on elsewhere."
+            f"{host} is given up; {len(held)} requests are held. `wms2 request release NAME` lets one go on elsewhere."
         )
     )
-    _wonder(host, _known(settings, host))
+    _wonder(host, known)
 
 
 def _say(host: str, verb: str, reason: str) -> None:
     _check(host)
-    settings = load_settings()
-    silence = _silence(settings)
-    deed = Action(action=f"host_{verb}", reason=reason, detail={"host": host}, **who_asks())
-    asyncio.run(set_disabled(direct_door(settings), host, verb == "disable", deed, silence))
-    known = _known(settings, host)
+    door = open_door(load_settings())
+    known = waited(door.set_host_disabled(host, verb == "disable", _deed(verb, host, reason)))
     say(f"{escape(host)} is {verb}d.")
     _wonder(host, known)
     if known and verb == "enable" and known.unused_because:
         say(f"It is not used all the same: {escape(known.unused_because)}.")
 
 
-def _known(settings: Settings, host: str) -> KnownHost | None:
-    with transaction(connect_database(settings)) as session:
-        return next((one for one in known_hosts(session, _silence(settings)) if one.name == host), None)
+def _deed(verb: str, host: str, reason: str) -> Action:
+    return Action(action=f"host_{verb}", reason=reason, detail={"host": host}, **who_asks())
 
 
 def _wonder(host: str, known: KnownHost | None) -> None:
@@ -136,10 +121,6 @@ def _line(host: KnownHost) -> tuple[object, ...]:
         host.name, host.schedd_name, host.max_dagmans, host.open_rounds, host.version, heard, why,
     )  # fmt: skip
     return tuple(escape(str(column)) for column in columns)
-
-
-def _silence(settings: Settings) -> timedelta:
-    return timedelta(minutes=settings.host_silence_min)
 
 
 def _check(host: str) -> None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from wms2.cli.by_hand import connect_database
 from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_actions import Name, Reason, Yes, ask_first, recorded_request, who_asks
 from wms2.cli.screen import print_json, print_table, say, size_text
-from wms2.config import Settings, load_settings
-from wms2.db.output_list import list_outputs, output_blocks
-from wms2.db.session import transaction
-from wms2.door.undoing import outputs_to_undo
-from wms2.models.output import OutputBlock, OutputStanding, OutputStatus
-from wms2.models.output_list import ListedOutput
+from wms2.config import load_settings
+from wms2.models.output import OutputStanding, OutputStatus
+from wms2.models.output_list import ListedOutput, OutputDetails
 from wms2.models.undo import UndoOrder
-from wms2.temporal.client import connect
-from wms2.temporal.launch import start_undo
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -70,26 +63,23 @@ def show(name: Name, dataset: OfDataset = None, as_json: AsJson = False) -> None
     """
     settings = load_settings()
     recorded_request(settings, name)
-    with transaction(connect_database(settings)) as session:
-        found = [
-            (output, output_blocks(session, name, output.dataset))
-            for output in list_outputs(session, name, dataset)
-        ]
+    listed = waited(open_door(settings).outputs_of(name))
+    found = [output for output in listed if dataset in (None, output.dataset)]
     if as_json:
         print_json(
             [
                 {
-                    **output.model_dump(mode="json"),
-                    "blocks": [block.model_dump(mode="json") for block in blocks],
+                    **output.model_dump(mode="json", exclude={"blocks_of_it"}),
+                    "blocks": [block.model_dump(mode="json") for block in output.blocks_of_it],
                 }
-                for output, blocks in found
+                for output in found
             ]
         )
         return
     if not found:
         say(escape(f"{name} has made nothing{f' for {dataset}' if dataset else ''} yet."))
-    for output, blocks in found:
-        _print_output(output, blocks)
+    for output in found:
+        _print_output(output)
 
 
 @app.command()
@@ -100,17 +90,12 @@ def invalidate(name: Name, dataset: OfDataset = None, reason: Reason = "", yes: 
 
     Example: [bold]wms2 output invalidate NAME --reason "wrong conditions" --yes[/]
     """
-    settings = load_settings()
-    with transaction(connect_database(settings)) as session:
-        found = outputs_to_undo(session, name, dataset)
+    door = open_door(load_settings())
+    found = waited(door.outputs_to_undo(name, dataset))
     files = sum(output.files for output in found)
     ask_first(f"Invalidate {len(found)} datasets with {files} files of {name}? This is final.", yes)
-    asyncio.run(_start(settings, UndoOrder(request=name, dataset=dataset, reason=reason, **who_asks())))
+    waited(door.undo(UndoOrder(request=name, dataset=dataset, reason=reason, **who_asks())))
     say(escape(f"The outputs of {name} are being taken back; `wms2 output show {name}` tells how far it is."))
-
-
-async def _start(settings: Settings, order: UndoOrder) -> None:
-    await start_undo(await connect(settings), order)
 
 
 def _row(output: ListedOutput) -> tuple[object, ...]:
@@ -127,7 +112,7 @@ def _row(output: ListedOutput) -> tuple[object, ...]:
     )
 
 
-def _print_output(output: ListedOutput, blocks: list[OutputBlock]) -> None:
+def _print_output(output: OutputDetails) -> None:
     say(f"[bold]{escape(output.dataset)}[/] is {output.status}, {output.standing}")
     if output.invalidated_at is not None:
         why = f": {output.invalidation_reason}" if output.invalidation_reason else ""
@@ -146,7 +131,7 @@ def _print_output(output: ListedOutput, blocks: list[OutputBlock]) -> None:
             "released" if block.source_released else block.source_rule_id or "",
             " ".join(block.transfer_rule_ids),
         )
-        for block in blocks
+        for block in output.blocks_of_it
     ]
     columns = [
         "BLOCK",

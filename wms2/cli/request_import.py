@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from wms2.activities.imports import Understood, understand
-from wms2.adapters.connect import connect_reqmgr2
-from wms2.cli.by_hand import connect_database
+from wms2.cli.entrance import open_door, waited
 from wms2.cli.screen import print_json, print_table, say
-from wms2.config import Settings, load_settings
-from wms2.db.imports import list_imports
-from wms2.db.session import transaction
-from wms2.door.imports import reqmgr2_document, take_on
+from wms2.config import load_settings
 from wms2.errors import Refused, UserError
 from wms2.models.chain import LinkedRequest
-from wms2.models.imports import ImportRecord
+from wms2.models.imports import Taken
 from wms2.models.parameter_set import pset_files
-from wms2.temporal.client import connect
 
 app = typer.Typer()
 
@@ -41,12 +34,12 @@ def import_one(
 
     Examples: [bold]wms2 request import NAME --dry-run[/]   [bold]wms2 request import NAME[/]
     """
-    settings = load_settings()
+    door = open_door(load_settings())
     try:
         if dry_run:
-            _show(asyncio.run(_look_at(settings, name)), as_json)
+            _show(waited(door.preview_import(name)), as_json)
         else:
-            _tell(*asyncio.run(_take_on(settings, name)), as_json=as_json)
+            _tell(waited(door.take_on(name)), as_json)
     except Refused as error:
         raise UserError(f"{name} was not imported: {error}") from error
 
@@ -64,8 +57,7 @@ def list_all(
 
     Examples: [bold]wms2 request imports[/]   [bold]wms2 request imports --problems --json[/]
     """
-    with transaction(connect_database(load_settings())) as session:
-        found = list_imports(session)
+    found = waited(open_door(load_settings()).list_imports())
     if problems:
         found = [one for one in found if one.problem or one.report_problem]
     if as_json:
@@ -85,36 +77,26 @@ def list_all(
     print_table(["NAME", "IMPORT", "IN REQMGR2", "REQUESTS", "SINCE", "PROBLEM"], rows)
 
 
-async def _look_at(settings: Settings, name: str) -> Understood:
-    async with connect_reqmgr2(settings) as reqmgr2:
-        return await understand(reqmgr2, await reqmgr2_document(reqmgr2, name))
-
-
-async def _take_on(settings: Settings, name: str) -> tuple[ImportRecord, bool]:
-    return await take_on(settings, connect_database(settings), await connect(settings), name)
-
-
-def _tell(taken: ImportRecord, is_same: bool, *, as_json: bool) -> None:
-    if not is_same:
+def _tell(taken: Taken, as_json: bool) -> None:
+    record = taken.record
+    if not taken.is_same:
         say(
-            f"[yellow]Note:[/] the document of {escape(taken.name)} has changed since; what was taken on holds."
+            f"[yellow]Note:[/] the document of {escape(record.name)} has changed since; what was taken on holds."
         )
     if as_json:
-        print_json(taken.model_dump(mode="json"))
+        print_json(record.model_dump(mode="json"))
         return
-    for name in taken.requests:
+    for name in record.requests:
         say(f"Request [bold]{name}[/] is imported; [bold]wms2 request show {name}[/] shows where it stands.")
 
 
-def _show(found: Understood, as_json: bool) -> None:
+def _show(linked: list[LinkedRequest], as_json: bool) -> None:
     if as_json:
-        print_json([link.model_dump(mode="json") for link in found.linked])
+        print_json([link.model_dump(mode="json") for link in linked])
         return
-    for note in dict.fromkeys(note for link in found.linked for note in link.request.notes):
+    for note in dict.fromkeys(note for link in linked for note in link.request.notes):
         say(f"[yellow]Note:[/] {escape(note)}")
-    print_table(
-        ["REQUEST", "WORK", "STARTS", "OUTPUTS", "CONFIGURATIONS"], [_row(link) for link in found.linked]
-    )
+    print_table(["REQUEST", "WORK", "STARTS", "OUTPUTS", "CONFIGURATIONS"], [_row(link) for link in linked])
 
 
 def _row(link: LinkedRequest) -> tuple[str, ...]:

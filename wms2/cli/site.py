@@ -7,20 +7,13 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from sqlalchemy import Engine
 
-from wms2.adapters.messenger import contacts_of
-from wms2.cli.by_hand import connect_database
-from wms2.cli.entrance import open_door, waited
+from wms2.cli.entrance import open_door, telling_door, waited
 from wms2.cli.request_actions import Reason, who_asks
 from wms2.cli.screen import print_json, print_table, say
 from wms2.config import load_settings
 from wms2.core.bans import BAN
 from wms2.core.sites import status_now, why_closed
-from wms2.db import bans as records
-from wms2.db import sites
-from wms2.db.notices import telling
-from wms2.db.session import transaction
 from wms2.errors import UserError
 from wms2.models.audit import Action
 from wms2.models.site import Site as KnownSite
@@ -87,11 +80,11 @@ def show(site: Site, as_json: AsJson = False) -> None:
     Example: [bold]wms2 site show T2_US_Purdue[/]
     """
     _check(site)
-    with transaction(connect_database(load_settings())) as session:
-        found = sites.find_site(session, site)
-        banned = [ban for ban in records.list_bans(session) if ban.site_name == site]
+    door = open_door(load_settings())
+    found = waited(door.find_site(site))
     if found is None:
         raise UserError(f"nothing is known of {site}; `wms2 site list` shows the sites that are")
+    banned = [ban for ban in waited(door.list_bans()) if ban.site_name == site]
     now = datetime.now(UTC)
     if as_json:
         print_json({**_document(found, now), "bans": [ban.model_dump(mode="json") for ban in banned]})
@@ -171,11 +164,10 @@ def ban(
     [bold]wms2 site ban T2_US_Purdue --request NAME --days 2[/]
     """
     deed = _deed("ban", site, request, reason)
-    with transaction(_database()) as session:
-        records.ban_by_hand(session, site, request, timedelta(days=days), deed)
-        known = sites.find_site(session, site)
+    door = telling_door(load_settings())
+    waited(door.ban_site(site, request, timedelta(days=days), deed))
     say(f"{site} is banned for {f'request {escape(request)}' if request else 'all'}, for {days:g} days.")
-    _wonder(site, known)
+    _wonder(site, waited(door.find_site(site)))
 
 
 @app.command()
@@ -185,8 +177,7 @@ def unban(site: Site, request: OfRequest = None, reason: Reason = "") -> None:
     Example: [bold]wms2 site unban T2_US_Purdue --reason "storage is back"[/]
     """
     deed = _deed("unban", site, request, reason)
-    with transaction(_database()) as session:
-        lifted = records.lift_bans(session, site, request, deed)
+    lifted = waited(telling_door(load_settings()).unban_site(site, request, deed))
     say(f"{lifted} {'ban' if lifted == 1 else 'bans'} of {site} lifted.")
 
 
@@ -217,12 +208,6 @@ def bans(
     print_table(["SITE", "REQUEST", "SINCE", "UNTIL", "ENDED", "REASON"], rows)
 
 
-def _database() -> Engine:
-    """With somebody to tell of what is recorded, if notifications are on here."""
-    settings = load_settings()
-    return telling(connect_database(settings), contacts_of(settings))
-
-
 def _deed(action: str, site: str, request: str | None, reason: str, **detail: str) -> Action:
     _check(site)
     told = {"site": site, **detail}
@@ -236,8 +221,7 @@ def _check(site: str) -> None:
 
 def _say(site: str, status: SiteStatus, action: str, until: datetime | None, reason: str) -> None:
     deed = _deed(action, site, None, reason, **({"until": until.isoformat()} if until else {}))
-    with transaction(_database()) as session:
-        known = sites.set_site_status(session, site, status, until, deed)
+    known = waited(telling_door(load_settings()).set_site_status(site, status, until, deed))
     say(f"{site} is {status}{f' until {_minute(until)} UTC' if until else ''}.")
     _wonder(site, known)
     listed = known.cric_seen_at is not None

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from wms2.models.admission import AdmissionSeen, HostRoom
 from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
 from wms2.models.plan import CONCURRENT_WORK_UNITS
 
@@ -227,6 +228,21 @@ def unreachable(state: AdmissionState, slot: Slot) -> AdmissionState:
     if state.leases.get(slot.request) != Lease(slot=slot, told=True):
         return state
     return forget(state, [slot.request])
+
+
+def seen(state: AdmissionState) -> AdmissionSeen:
+    """The state, for whoever looks at admission."""
+    free = free_dagmans(state)
+    return AdmissionSeen(
+        limit=state.limit,
+        idle_budget=state.idle_budget,
+        idle_lent=state.idle_lent,
+        idle_share=state.idle_share,
+        draining=state.draining,
+        hosts=tuple(HostRoom(host=host, dagmans=state.hosts[host], free=free[host]) for host in sorted(free)),
+        slots=tuple(lease.slot for lease in state.leases.values()),
+        waiting=tuple(in_line(state)),
+    )
 
 
 def as_markdown(state: AdmissionState) -> str:

@@ -26,10 +26,10 @@ def find_import(session: Session, name: str) -> ImportRecord | None:
     return None if row is None else _record(row)
 
 
-def list_imports(session: Session, limit: int = 1000) -> list[ImportRecord]:
+def list_imports(session: Session, limit: int = 1000, offset: int = 0) -> list[ImportRecord]:
     """The newest first."""
-    query = select(ImportRow).order_by(ImportRow.created_at.desc(), ImportRow.name).limit(limit)
-    return [_record(row) for row in session.scalars(query)]
+    query = select(ImportRow).order_by(ImportRow.created_at.desc(), ImportRow.name)
+    return [_record(row) for row in session.scalars(query.limit(limit).offset(offset))]
 
 
 def record_import(

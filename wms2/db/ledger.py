@@ -134,6 +134,16 @@ def requests_on_host(session: Session, host: str) -> list[str]:
     return list(session.scalars(query.order_by(RequestRow.request_name)))
 
 
+def submit_host_of(session: Session, request_name: str, number: int) -> str | None:
+    """Where a round runs or ran; None for one that was run by hand."""
+    query = (
+        select(RoundRow.submit_host)
+        .join(RequestRow, RequestRow.request_no == RoundRow.request_no)
+        .where(RequestRow.request_name == request_name, RoundRow.number == number)
+    )
+    return session.scalar(query)
+
+
 def input_files(session: Session, request_name: str, state: InputFileState) -> list[PlannedFile]:
     """The files of the request's input in a state, by name."""
     query = (

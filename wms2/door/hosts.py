@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -16,22 +17,13 @@ from wms2.db import hosts
 from wms2.db.admission import remembered_admission
 from wms2.db.ledger import requests_on_host
 from wms2.door.asking import refusal
-from wms2.door.direct import DirectDoor
+from wms2.door.direct_requests import DirectRequests
 from wms2.errors import Silent, UserError
 from wms2.models.audit import Action
-from wms2.models.base import Model
-from wms2.models.host import KnownHost
+from wms2.models.host import GivenUp, KnownHost
 from wms2.models.messages import HostLostAction
 
 ASKED_AT_ONCE = 20
-
-
-class GivenUp(Model):
-    """What came of giving up a host: the requests that were told, and what those said that refused."""
-
-    host: str
-    held: tuple[str, ...]
-    refused: tuple[str, ...]
 
 
 def known_hosts(session: Session, silence: timedelta) -> list[KnownHost]:
@@ -47,20 +39,22 @@ def known_hosts(session: Session, silence: timedelta) -> list[KnownHost]:
     ]
 
 
-async def set_disabled(door: DirectDoor, host: str, disabled: bool, by: Action, silence: timedelta) -> None:
+async def set_disabled(
+    door: DirectRequests, host: str, disabled: bool, by: Action, silence: timedelta
+) -> None:
     """Let a host get no more slots, or some again. It may not be there yet, or no more: the word waits for it."""
     await door.read(hosts.set_disabled, host, disabled, by)
     await _tell_admission(door, silence)
 
 
-async def give_up_host(
-    door: DirectDoor,
-    host: str,
-    by: Action,
-    order_for: Callable[[str], HostLostAction],
-    silence: timedelta,
-) -> GivenUp:
+async def give_up_host(door: DirectRequests, host: str, by: Action, silence: timedelta) -> GivenUp:
     """Nothing is lent on it before it is heard of again; requests with a round there are held until their release."""
+
+    def order_for(name: str) -> HostLostAction:
+        # A deed of its own for each request, and the same one when the whole is asked for again.
+        its_own = f"{by.action_id}:{hashlib.sha256(name.encode()).hexdigest()[:40]}"
+        return HostLostAction(host=host, reason=by.reason, actor=by.actor, action_id=its_own)
+
     names = await door.read(requests_on_host, host)
     await door.read(hosts.give_up_host, host, by)
     await _tell_admission(door, silence)
@@ -73,7 +67,7 @@ async def give_up_host(
 
 
 async def ask_all(
-    door: DirectDoor, names: Sequence[str], order_for: Callable[[str], HostLostAction]
+    door: DirectRequests, names: Sequence[str], order_for: Callable[[str], HostLostAction]
 ) -> dict[str, str]:
     """What those said that refused. After the first silence nobody else is asked: all would be silent as long."""
     refusals: dict[str, str] = {}
@@ -95,7 +89,7 @@ async def ask_all(
     return refusals
 
 
-async def _tell_admission(door: DirectDoor, silence: timedelta) -> None:
+async def _tell_admission(door: DirectRequests, silence: timedelta) -> None:
     listed = await door.read(hosts.host_list, silence)
     try:
         await signal_admission(

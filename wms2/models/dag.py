@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from wms2.models.base import Count, Model, PositiveCount
-from wms2.patterns import RequestName
+from wms2.patterns import DAG_ID, RequestName
 
 
 class DagStatus(StrEnum):
@@ -55,7 +55,7 @@ class NodeCounts(Model):
 
 
 # The tag that DAGMan's job carries as WMS2_DagId.
-DagId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,299}$")]
+DagId = Annotated[str, Field(pattern=f"^{DAG_ID.pattern}$")]
 
 
 class DagIntent(Model):
@@ -101,3 +101,8 @@ class DagHistory(Model):
     nodes: NodeCounts
     detail: dict[str, Any]
     created_at: datetime
+
+
+class DagDetails(Model):
+    dag: DAG
+    history: list[DagHistory] = Field(description="what happened to it, in order")

@@ -50,6 +50,14 @@ class KnownHost(SubmitHost):
     """Why nothing is lent on it; None for one that is used."""
 
 
+class GivenUp(Model):
+    """What came of giving up a host: the requests that were told, and what those said that refused."""
+
+    host: str
+    held: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
 class HostSurvey(Model):
     """What became of the submit hosts that were known."""
 

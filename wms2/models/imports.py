@@ -40,6 +40,14 @@ class ImportRecord(Model):
         return bool(self.requests)
 
 
+class Taken(Model):
+    """A document that was taken on because a person asked for it."""
+
+    record: ImportRecord
+    is_same: bool
+    """Whether the document is still the one that was taken on."""
+
+
 class Imported(Model):
     """What an import came to."""
 

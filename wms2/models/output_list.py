@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from wms2.models.base import Count, Model
-from wms2.models.output import OutputStanding, OutputStatus
+from wms2.models.output import OutputBlock, OutputStanding, OutputStatus
 
 
 class ListedOutput(Model):
@@ -24,3 +26,7 @@ class ListedOutput(Model):
     cleanup_at: datetime | None
     invalidated_at: datetime | None
     invalidation_reason: str | None
+
+
+class OutputDetails(ListedOutput):
+    blocks_of_it: list[OutputBlock] = Field(description="its blocks, in the order in which they were opened")

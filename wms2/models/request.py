@@ -332,9 +332,9 @@ class RequestRecord(Model):
 
 
 class RequestSummary(Model):
-    """A line of a listing."""
+    """A line of a listing. Its name was checked before it was recorded: a page has a thousand of them."""
 
-    request_name: RequestName
+    request_name: str
     requestor: str
     campaign: str
     priority: int

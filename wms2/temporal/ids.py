@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from wms2.models.nodes import NodesOrder
+
 ADMISSION = "admission"
 RECONCILIATION = "reconciliation"
 NOTIFICATION = "notification"
@@ -23,6 +25,12 @@ def output_id(request_name: str, dataset: str) -> str:
 
 def undo_id(request_name: str, dataset: str | None) -> str:
     return f"undo-{request_name}-{_short(dataset) if dataset else 'all'}"
+
+
+def nodes_id(order: NodesOrder) -> str:
+    """Who asks for the same at the same time gets the same answer."""
+    which = "failed" if order.failed else "all"
+    return f"nodes-{order.dag_id}-{which}-{order.offset}-{order.limit}"
 
 
 def _short(dataset: str) -> str:

@@ -1,21 +1,31 @@
-"""Starting a request's workflow, and finding out whether it lives."""
+"""Starting workflows, and finding out whether that of a request lives."""
 
 from __future__ import annotations
 
-from temporalio.client import Client
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from datetime import timedelta
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import (
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from wms2.models.nodes import Inspected, NodesOrder
 from wms2.models.request import Request, RequestStatus
 from wms2.models.request_state import RequestState
 from wms2.models.undo import UndoOrder
 from wms2.temporal.attributes import CAMPAIGN, PRIORITY, REQUESTOR, STATUS
 from wms2.temporal.client import START_TIMEOUT
-from wms2.temporal.ids import request_id, undo_id
+from wms2.temporal.ids import nodes_id, request_id, undo_id
 from wms2.temporal.queues import WORKFLOWS
 
 _SUMMARY_LENGTH = 200
+_INSPECTION = timedelta(minutes=1)
+"""Without any worker it ends by itself, long after nobody waits for it."""
 
 
 async def start_request(client: Client, request: Request, *, hold: bool = False, waits_for: str = "") -> None:
@@ -61,6 +71,22 @@ async def start_undo(client: Client, order: UndoOrder) -> str:
     except WorkflowAlreadyStartedError:
         return name
     return name
+
+
+async def start_inspection(client: Client, order: NodesOrder) -> WorkflowHandle[object, Inspected]:
+    """The workflow that looks at the files of a DAG; one that is at the same already is joined."""
+    return await client.start_workflow(
+        "InspectionWorkflow",
+        order,
+        id=nodes_id(order),
+        task_queue=WORKFLOWS,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        execution_timeout=_INSPECTION,
+        result_type=Inspected,
+        static_summary=f"looks at the nodes of {order.dag_id} on {order.host}"[:_SUMMARY_LENGTH],
+        rpc_timeout=START_TIMEOUT,
+    )
 
 
 async def request_lives(client: Client, request_name: str) -> bool:

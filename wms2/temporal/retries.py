@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from temporalio.common import RetryPolicy
 
-from wms2.temporal.queues import SERVICES
+from wms2.temporal.queues import SERVICES, host_queue
 
 FINAL = [
     "UserError",
@@ -81,6 +81,18 @@ LOOK = Preset(
     ),
 )
 """A look at a submit host: one without an answer after ten minutes says that nobody is there."""
+
+
+def glance_at(host: str) -> Preset:
+    """A look at files of a submit host while a person waits: who is told that nobody answers asks again."""
+    return Preset(
+        task_queue=host_queue(host),
+        schedule_to_start_timeout=timedelta(seconds=10),
+        schedule_to_close_timeout=timedelta(seconds=13),
+        start_to_close_timeout=timedelta(seconds=13),
+        retry_policy=RetryPolicy(maximum_attempts=1),
+    )
+
 
 SERVICE = Preset(
     task_queue=SERVICES,
