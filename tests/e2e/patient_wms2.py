@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from tests.patience import PATIENCE_SEC
 from wms2.cli import program
-from wms2.door import admission, asking, inspection
+from wms2.door import asking, inspection
 
 if __name__ == "__main__":
-    for module in (admission, asking, inspection):
+    for module in (asking, inspection):
         module.ANSWER_TIMEOUT = timedelta(seconds=PATIENCE_SEC)
     program()
