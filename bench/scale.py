@@ -38,6 +38,7 @@ from wms2.db.tables import DagRow, RequestRow
 from wms2.local.stack import start_stack, stop_stack
 from wms2.local.worker import PART as WORKER
 from wms2.models.dag import DagIntent, DagStatus
+from wms2.models.ledger import PlannedRound
 from wms2.models.messages import AdmissionOrder, DagOrder, SubmittedDag
 from wms2.models.request import Request, RequestStatus
 from wms2.models.request_state import OpenRound
@@ -162,7 +163,9 @@ def prepare_following(size: int, folder: Path) -> Followed:
     engine = connect(settings.needed("database_url"))
     _log_updates(engine)
     schedd = _schedd(settings)
-    dagmans = [_begin(settings, engine, schedd, number) for number in range(size)]
+    # Files first, which takes minutes: a request that is recorded for long and does not run, the worker would start.
+    written = [_write(settings, number) for number in range(size)]
+    dagmans = [_begin(engine, schedd, one) for one in written]
     for dagman in dagmans:
         dagman.write_outer()
         for unit in dagman.done:
@@ -173,25 +176,40 @@ def prepare_following(size: int, folder: Path) -> Followed:
     return Followed(settings, dagmans)
 
 
-def _begin(settings: Settings, engine: Engine, schedd: Any, number: int) -> Dagman:
-    """A request whose round is planned, submitted and under way."""
+@dataclass(frozen=True)
+class Written:
+    """A round whose files are there; nobody has heard of it yet."""
+
+    request: Request
+    order: DagOrder
+    planned: RoundFile
+    plan: PlannedRound
+
+
+def _write(settings: Settings, number: int) -> Written:
     name = f"scale_{number:04d}"
-    request = _request(name)
-    plan = plan_round(snapshot(request))
+    plan = plan_round(snapshot(_request(name)))
     folder = settings.home / "submit" / name / "round_00"
     planned = write_round(plan, folder)
     order = DagOrder(request=name, round=0, attempt=1, folder=folder)
+    nodes = sum(planned.nodes.values())
+    return Written(plan.snapshot.request, order, planned, planned_round(plan, planned.digest, nodes))
+
+
+def _begin(engine: Engine, schedd: Any, written: Written) -> Dagman:
+    """A request whose round is planned, submitted and under way."""
+    request, order, planned = written.request, written.order, written.planned
     intent = DagIntent(
-        dag_id=order.dag_id, request_name=name, round=0, attempt=1, dag_file_path=str(folder / "workflow.dag"),
-        submit_dir=str(folder), total_nodes=sum(planned.nodes.values()), total_edges=planned.edges,
-        node_counts=dict(planned.nodes),
+        dag_id=order.dag_id, request_name=order.request, round=0, attempt=1,
+        dag_file_path=str(order.folder / "workflow.dag"), submit_dir=str(order.folder),
+        total_nodes=sum(planned.nodes.values()), total_edges=planned.edges, node_counts=dict(planned.nodes),
     )  # fmt: skip
     cluster = _queue(schedd, order, planned)
     with transaction(engine) as session:
         requests.insert_request(session, request)
-        ledger.record_plan(session, planned_round(plan, planned.digest, sum(planned.nodes.values())))
+        ledger.record_plan(session, written.plan)
         for unit in planned.work_units[:DONE_UNITS]:
-            credit.credit_work_unit(session, name, produced_unit(name, unit.number))
+            credit.credit_work_unit(session, order.request, produced_unit(order.request, unit.number))
         intent_at = dags.record_dag_intent(session, intent).intent_at
         dags.record_dag_submitted(session, order.dag_id, cluster, "bench")
     return Dagman(SubmittedDag(order=order, cluster=cluster, intent_at=intent_at, found=False), planned)
