@@ -105,6 +105,21 @@ async def test_a_request_whose_workflow_was_terminated_is_reported_and_not_begun
     assert await told_admission(client) == [("forget", [["terminated"]])]
 
 
+async def test_a_request_that_ends_while_it_is_looked_for_is_neither_lost_nor_begun_anew(
+    engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(engine, "ends")
+
+    async def ends(_: Client, name: str) -> bool:
+        with transaction(engine) as session:
+            record_status(session, name, RequestStatus.COMPLETED, 1, "wms2")
+        return False
+
+    monkeypatch.setattr("wms2.activities.reconciliation.request_lives", ends)
+    found = await ReconciliationActivities(engine, client).reconcile_requests()
+    assert (found.started, found.lost) == ((), ())
+
+
 async def signals(client: Client, name: str) -> list[str]:
     """What a request that nobody runs was told."""
     events = (await client.get_workflow_handle(request_id(name)).fetch_history()).events

@@ -19,7 +19,7 @@ from wms2.activities.lending import Lending
 from wms2.db.admission import remembered_admission
 from wms2.db.bans import expire_bans
 from wms2.db.notices import queue_alert
-from wms2.db.requests import unended_requests
+from wms2.db.requests import request_record, unended_requests
 from wms2.models.messages import Alert
 from wms2.models.reconciliation import Reconciled
 from wms2.models.request import RequestRecord, RequestStatus
@@ -48,9 +48,12 @@ class ReconciliationActivities(DatabaseActivities):
         living = {found.id async for found in self._client.list_workflows(LIVING)}
         started, lost = [], []
         await Callbacks(self._engine, self._client).repeat(datetime.now(UTC) - SUBMITTING)
-        for record in await self.record(unended_requests, datetime.now(UTC) - SUBMITTING):
-            name = record.request.request_name
+        for name in await self.record(unended_requests, datetime.now(UTC) - SUBMITTING):
             if request_id(name) in living or await request_lives(self._client, name):
+                continue
+            # Read only now: it may have ended in the meantime, as it should.
+            record = await self.record(request_record, name)
+            if record.status.is_final:
                 continue
             if record.status_sequence == 0 and await self._start(record):
                 started.append(name)

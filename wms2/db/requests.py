@@ -188,13 +188,13 @@ def requests_by_status(session: Session) -> dict[RequestStatus, StatusCount]:
     }
 
 
-def unended_requests(session: Session, recorded_before: datetime) -> list[RequestRecord]:
-    """Requests whose end is still to come, the oldest first."""
-    query = select(RequestRow).where(
+def unended_requests(session: Session, recorded_before: datetime) -> list[str]:
+    """The names of requests whose end is still to come, the oldest first."""
+    query = select(RequestRow.request_name).where(
         RequestRow.status.not_in([status for status in RequestStatus if status.is_final]),
         RequestRow.created_at < recorded_before,
     )
-    return [_record(row) for row in session.scalars(query.order_by(RequestRow.request_no))]
+    return list(session.scalars(query.order_by(RequestRow.request_no)))
 
 
 def queued_requests(session: Session, since: datetime) -> list[str]:
