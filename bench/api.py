@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -20,7 +18,7 @@ import httpx
 import psutil
 from sqlalchemy import Engine
 
-from bench.case import Case
+from bench.case import Case, leaving
 from tests.api_kit import AUDIENCE, OPERATOR, Issuer, issuing
 from tests.integration.publishing import made_request
 from tests.integration.test_database import intent, planned
@@ -53,7 +51,7 @@ class Running:
 def prepare(size: int, folder: Path) -> Running:
     home = folder / "servers"
     home.mkdir()
-    atexit.register(process.sweep, home)
+    leaving.callback(process.sweep, home)
     database = Postgres(home, {postgres.PART: pick_port()})
     database.start()
     if not process.wait_until(lambda: database.problem() is None, START_SEC):
@@ -67,9 +65,7 @@ def prepare(size: int, folder: Path) -> Running:
     with transaction(engine) as session:
         workflow = workflow_of(session, names[-1]).id
     engine.dispose()
-    held = ExitStack()
-    atexit.register(held.close)
-    issuer = held.enter_context(issuing())
+    issuer = leaving.enter_context(issuing())
     url, pid = serve(folder, database.url, issuer)
     routes = {
         "list": "requests?limit=100",
@@ -129,7 +125,7 @@ def serve(folder: Path, database_url: str, issuer: Issuer) -> tuple[str, int]:
         started.terminate()
         started.wait()
 
-    atexit.register(stop)
+    leaving.callback(stop)
     url = f"http://127.0.0.1:{port}/api/v1"
     if not process.wait_until(lambda: _answers(url), START_SEC):
         raise RuntimeError("the service did not come up")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+leaving = ExitStack()
+"""What cases leave to be done when one is over, however it ends: servers are stopped while their files are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +38,16 @@ class Case:
 def measure(case: Case, size: int, below: Path) -> dict[str, Any]:
     """Run a case here, its files in a folder below that one.
 
-    The peak of the memory is that of the whole process, so it wants one of its own. The folder is removed when that
-    ends: last of all, as servers that a case leaves to be stopped then are known by their files in it.
+    The peak of the memory is that of the whole process, so it wants one of its own.
     """
-    folder = TemporaryDirectory(prefix="wms2-bench-", dir=below)
-    atexit.register(folder.cleanup)
-    prepared = case.prepare(size, Path(folder.name))
-    prepared_mb = _peak_mb()
-    wall, cpu = time.perf_counter(), time.process_time()
-    counts = case.run(prepared)
-    cpu_sec, wall_sec = time.process_time() - cpu, time.perf_counter() - wall
-    peak_mb = _peak_mb()
-    more = case.afterwards(prepared, cpu_sec) if case.afterwards else {}
+    with TemporaryDirectory(prefix="wms2-bench-", dir=below) as folder, leaving:
+        prepared = case.prepare(size, Path(folder))
+        prepared_mb = _peak_mb()
+        wall, cpu = time.perf_counter(), time.process_time()
+        counts = case.run(prepared)
+        cpu_sec, wall_sec = time.process_time() - cpu, time.perf_counter() - wall
+        peak_mb = _peak_mb()
+        more = case.afterwards(prepared, cpu_sec) if case.afterwards else {}
     return {
         "case": case.name,
         "size": size,

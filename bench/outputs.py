@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from statistics import median
 
 from sqlalchemy import Engine, func, select
 
-from bench.case import Case
+from bench.case import Case, leaving
 from tests.integration.publishing import Publisher, begin, dataset_of, made_request, produced_unit
 from tests.stand_in import stand_in_rucio
 from wms2.adapters.dbs import Dbs
@@ -57,7 +56,7 @@ def prepare_files(files: int, folder: Path) -> ToPublish:
     home = folder / "servers"
     home.mkdir()
     write_sites(home, SITES)
-    atexit.register(process.sweep, home)
+    leaving.callback(process.sweep, home)
     database = Postgres(home, {postgres.PART: pick_port()})
     standing_in = Services(home, {services.PART: pick_port()})
     for server in (database, standing_in):
@@ -131,7 +130,7 @@ class Watched:
 
 def prepare_stack(units: int, folder: Path) -> Watched:
     home = folder / "stack"
-    atexit.register(stop_stack, home)
+    leaving.callback(stop_stack, home)
     settings = start_stack(home, with_worker=True)
     work = {"total_events": 100 * units, "splitting_params": {"events_per_job": 50, "events_per_lumi": 50}}
     request = made_request(NAME)

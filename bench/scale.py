@@ -7,7 +7,6 @@ ads are in the queue and never start, and its status files are written as it wri
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import platform
 import random
@@ -22,7 +21,7 @@ from typing import Any
 
 from sqlalchemy import Engine, func, select, text
 
-from bench.case import Case
+from bench.case import Case, leaving
 from bench.files import status_text
 from tests.factories import snapshot
 from tests.integration.publishing import made_request, produced_unit
@@ -65,7 +64,7 @@ def start(folder: Path) -> Settings:
     """A stack with a worker, whose schedd starts no DAGMan."""
     os.environ["_CONDOR_START_SCHEDULER_UNIVERSE"] = "False"
     home = folder / "stack"
-    atexit.register(stop_stack, home)
+    leaving.callback(stop_stack, home)
     return start_stack(home, with_worker=True)
 
 
