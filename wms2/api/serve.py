@@ -50,7 +50,7 @@ def serve(settings: Settings, config: ApiConfig) -> None:
     """Until it is told to stop."""
     running = server(settings, config)
     sys.setswitchinterval(TURN_SEC)
-    # What is there by now stays for good; to look through it for garbage would stop all callers for a tenth of a second.
+    # What is there by now stays for good; looking through it for garbage would stop everybody for a tenth of a second.
     gc.freeze()
     try:
         asyncio.run(running.serve())
