@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +39,7 @@ from wms2.dagman.progress import (
     read_outcome,
     read_progress,
     removed_by_wms2,
+    sum_up,
 )
 from wms2.dagman.rescue import complete_rescue
 from wms2.dagman.round_folder import ROUND_FILE, RoundFile, RoundUnit, read_round
@@ -54,6 +55,7 @@ from wms2.models.dag import DagIntent, DagStatus, NodeCounts
 from wms2.models.failure import DagFailures
 from wms2.models.messages import Alert, DagObservation, DagOrder, FollowOrder, SubmittedDag
 from wms2.models.progress import DagOutcome, RoundProgress, Sighting, UnitFailure
+from wms2.temporal.heartbeats import Pulse
 
 R = TypeVar("R")
 
@@ -67,7 +69,8 @@ GATHER_SEC = 1.0
 """Together with the look before it, short enough for files to be protected within seconds of a work unit's end."""
 FOLLOW_SEC = 6 * 3600.0
 CONFLICTS_TOLD = 3
-SIGN_OF_LIFE_SEC = 5.0
+SIGN_OF_LIFE_SEC = 10.0
+"""A third of the time after which a follower counts as dead. So late may it learn that nobody needs it any more."""
 SAME_FAILURES = 5
 """So many first nodes that fail for good with the same code, and none that succeeds, end a DAG."""
 
@@ -179,30 +182,32 @@ class DagActivities(DatabaseActivities):
         missed. The first look and the last one read what every unit left, whatever DAGMan has written of it.
         """
         order, planned = watch.dag.order, watch.planned
-        if watch.credited is None or not watch.queued:
-            watch.credited = await self.record(credit.credited_units, order.request, order.round)
-        produced, conflicts = await self._credit(order, planned, watch.candidates, watch.credited)
-        watch.credited = produced
+        if watch.done is None or not watch.queued:
+            credited = await self.record(credit.credited_units, order.request, order.round)
+            watch.done = sum_up(planned, credited)
+        new, conflicts = await self._credit(order, planned, watch.candidates, watch.done.numbers)
+        if new:
+            watch.done = sum_up(planned, watch.done.numbers | new)
         progress = read_progress(
-            order.folder, planned, watch.dag.cluster, watch.queued, produced, watch.status, watch.counts
+            order.folder, planned, watch.dag.cluster, watch.queued, watch.done, watch.lost, watch.counts
         )
         await self._record_standing(watch, dag_status(progress), _node_counts(progress))
         return DagObservation(progress=progress, conflicts=conflicts)
 
     async def _credit(
-        self, order: DagOrder, planned: RoundFile, candidates: Sequence[RoundUnit], credited: set[int]
+        self, order: DagOrder, planned: RoundFile, candidates: Sequence[RoundUnit], credited: Set[int]
     ) -> tuple[set[int], tuple[str, ...]]:
-        """The units that are credited now, and why others that are complete on disk cannot be."""
-        produced, conflicts = set(credited), []
+        """The units that are credited only now, and why others that are complete on disk cannot be."""
+        new, conflicts = set(), []
         missing = [unit for unit in candidates if unit.number not in credited]
         for unit, output in produced_units(order.folder, planned, missing):
             try:
                 await self.record(credit.credit_work_unit, order.request, produced_unit(output))
-                produced.add(unit.number)
+                new.add(unit.number)
             except (RecordConflict, ValidationError) as error:
                 # One unit that cannot be credited keeps no other from it; it counts as not produced.
                 conflicts.append(f"{unit.name}: {error}")
-        return produced, tuple(conflicts)
+        return new, tuple(conflicts)
 
     async def _record_standing(self, watch: Watch, status: DagStatus, nodes: NodeCounts) -> None:
         """Only what is new; of a DAG that goes on running, together with others."""
@@ -224,10 +229,10 @@ class DagActivities(DatabaseActivities):
         """
         until = time.monotonic() + FOLLOW_SEC
         watch = Watch(order.dag, read_round(order.dag.order.folder))
-        held = HeldDagmans(self._condor, order.dag, self._report)
+        held, pulse = HeldDagmans(self._condor, order.dag, self._report), Pulse(SIGN_OF_LIFE_SEC)
         seen: DagObservation | None = None
         while True:
-            activity.heartbeat()
+            pulse.beat()
             if watch.shows_news(await self._queued(watch)) or seen is None:
                 seen = await self._look(watch)
                 if seen.progress.outcome is not DagOutcome.RUNNING:

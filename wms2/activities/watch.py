@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wms2.adapters.condor import DagmanAd
 from wms2.dagman.glance import OUTER_METRICS, OUTER_STATUS, Glance, group_status, merge_output
 from wms2.dagman.metrics import read_metrics
-from wms2.dagman.progress import Counts, begun_units, read_counts, read_outer_status
+from wms2.dagman.progress import Counts, Done, begun_units, read_counts, read_lost, read_outer_status
 from wms2.dagman.round_folder import RoundFile, RoundUnit
 from wms2.dagman.status import DagStatusFile
 from wms2.models.dag import DagStatus, NodeCounts
@@ -32,17 +32,20 @@ class Watch:
         """Its DAGMans in the queue."""
         self.status: DagStatusFile | None = None
         """What the outer DAGMan has written of the work units last."""
+        self.lost: dict[str, int] = {}
+        """The units that it has given up by then, with the nodes that failed in each."""
         self.counts: dict[str, Counts] = {}
         """What the DAGMans of work units have written of their nodes last."""
         self.candidates: Sequence[RoundUnit] = planned.work_units
         """The units that may be complete on disk since the last look."""
-        self.credited: set[int] | None = None
+        self.done: Done | None = None
         """The units that are credited as far as is known; None before the first look."""
         self.recorded: tuple[DagStatus, NodeCounts] | None = None
         """What stands in the database."""
         self.hurried = False
         self._begun = time.monotonic()
         self._glance = Glance(dag.order.folder)
+        self._running: Sequence[str] = ()
         self._ending = False
 
     def queue_since(self) -> float:
@@ -55,24 +58,35 @@ class Watch:
 
     def shows_news(self, queued: Sequence[DagmanAd]) -> bool:
         """Whether anything changed, in the queue or on disk; what changed is read."""
-        folder, running = self.dag.order.folder, [ad.node for ad in queued if ad.node is not None]
-        changed, moved = self._glance.changed(running), queued != self.queued
+        moved = queued != self.queued
+        if moved:
+            self._running = [ad.node for ad in queued if ad.node is not None]
+        self.queued = queued
+        changed = self._glance.changed(self._running)
+        if changed or moved:
+            self._read(changed)
+        self.candidates = self._candidates(changed, moved)
+        return bool(changed) or moved or not queued
+
+    def _read(self, changed: set[str]) -> None:
+        folder = self.dag.order.folder
         if OUTER_METRICS in changed:
             self._ending = read_metrics(folder / OUTER_METRICS, self.dag.cluster) is not None
         if OUTER_STATUS in changed:
             # A file that is torn will be whole at the next glance.
             self.status = read_outer_status(folder) or self.status
-        known = {unit: self.counts[unit] for unit in running if unit in self.counts}
-        read = (unit for unit in running if unit not in known or group_status(unit) in changed)
-        self.counts = known | {unit: read_counts(folder, unit) for unit in read}
-        self.queued = queued
-        self.candidates = self._candidates(changed, moved)
-        return bool(changed) or moved or not queued
+            self.lost = read_lost(folder, self.status)
+        self.counts = {
+            unit: read_counts(folder, unit)
+            if unit not in self.counts or group_status(unit) in changed
+            else self.counts[unit]
+            for unit in self._running
+        }
 
     def _candidates(self, changed: set[str], moved: bool) -> Sequence[RoundUnit]:
         """The units that may be complete since the last look: at the first one and the last one, any."""
         units = self.planned.work_units
-        if self.credited is None or not self.queued:
+        if self.done is None or not self.queued:
             return units
         if moved or OUTER_STATUS in changed:
             return begun_units(self.planned, self.status, self.counts)

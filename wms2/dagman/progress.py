@@ -43,41 +43,60 @@ class Counts(NamedTuple):
     held: int
 
 
+NOTHING = Counts(0, 0, 0, 0, 0)
+
+
+class Done(NamedTuple):
+    """The units with a valid output, and what they come to: whoever looks every few seconds adds up only once."""
+
+    numbers: frozenset[int]
+    names: frozenset[str]
+    nodes: int
+    events: int
+
+
+def sum_up(planned: RoundFile, produced: Collection[int]) -> Done:
+    """`produced` are the numbers of the units with a valid output."""
+    units = [unit for unit in planned.work_units if unit.number in produced]
+    return Done(
+        numbers=frozenset(unit.number for unit in units),
+        names=frozenset(unit.name for unit in units),
+        nodes=sum(unit.jobs + NODES_BESIDE_PROCESSING for unit in units),
+        events=sum(unit.events for unit in units),
+    )
+
+
 def read_progress(
     folder: Path,
     planned: RoundFile,
     cluster: int,
     queued: Sequence[QueuedDagman],
-    produced: Collection[int],
-    status: DagStatusFile | None,
+    done: Done,
+    lost: Mapping[str, int],
     counts: Mapping[str, Counts],
 ) -> RoundProgress:
-    """`queued` are the DAGMans of this cluster in the queue; `produced` the units with a valid output.
-
-    `status` is what the outer DAGMan has written of the units last, `counts` what those of the units have.
+    """`queued` are the DAGMans of this cluster in the queue; `lost` the units that were given up, with the nodes
+    that failed in each; `counts` what the DAGMans of the units that run have written last.
     """
-    units = planned.work_units
-    done = [unit for unit in units if unit.number in produced]
-    running = set(counts) - {unit.name for unit in done}
-    failed = [name for name in given_up(status) if name not in running]
+    running = counts.keys() - done.names
+    failed = [unit for unit in lost if unit not in running]
+    total = Counts(*map(sum, zip(*counts.values(), strict=True))) if counts else NOTHING
     return RoundProgress(
-        outcome=read_outcome(folder, planned, cluster, queued, produced),
-        units_total=len(units),
-        units_done=len(done),
-        units_failed=len(set(failed) - {unit.name for unit in done}),
+        outcome=read_outcome(folder, planned, cluster, queued, done.numbers),
+        units_total=len(planned.work_units),
+        units_done=len(done.numbers),
+        units_failed=len(set(failed) - done.names),
         units_running=len(running),
-        nodes_total=sum(_nodes(unit) for unit in units),
-        nodes_done=sum(_nodes(unit) for unit in done)
-        + sum(count.done for node, count in counts.items() if node in running),
-        nodes_failed=sum(count.failed for count in counts.values())
-        + sum(_failed_nodes(folder / name) for name in failed),
-        jobs_idle=sum(count.idle for count in counts.values()),
-        jobs_running=sum(count.running for count in counts.values()),
-        jobs_held=sum(count.held for count in counts.values()),
+        nodes_total=sum(planned.nodes.values()),
+        nodes_done=done.nodes + sum(counts[unit].done for unit in running),
+        nodes_failed=total.failed + sum(lost[unit] for unit in failed),
+        jobs_idle=total.idle,
+        jobs_running=total.running,
+        jobs_held=total.held,
         dagmans_held=sum(dagman.held for dagman in queued),
         hold_reason=next((dagman.hold_reason or "" for dagman in queued if dagman.held), ""),
-        events_total=sum(unit.events for unit in units),
-        events_done=sum(unit.events for unit in done),
+        events_total=planned.events,
+        events_done=done.events,
     )
 
 
@@ -143,6 +162,11 @@ def given_up(status: DagStatusFile | None) -> list[str]:
     return [name for name, standing in nodes.items() if standing is NodeStatus.ERROR]
 
 
+def read_lost(folder: Path, status: DagStatusFile | None) -> dict[str, int]:
+    """The units that were given up, and how many nodes of each failed: nothing runs in them, so that stays."""
+    return {name: read_counts(folder, name).failed for name in given_up(status)}
+
+
 def begun_units(
     planned: RoundFile, status: DagStatusFile | None, running: Collection[str]
 ) -> tuple[RoundUnit, ...]:
@@ -154,10 +178,6 @@ def begun_units(
         for unit in planned.work_units
         if unit.name in running or status.nodes.get(unit.name) not in _NOT_BEGUN
     )
-
-
-def _failed_nodes(folder: Path) -> int:
-    return (read_totals(f"{folder}/{GROUP_DAG}.status") or {}).get("NodesFailed", 0)
 
 
 def explain_failures(
@@ -213,7 +233,3 @@ def _tail(path: Path, lines: int = 20) -> str:
             return plain_text("".join(deque(file, maxlen=lines)))
     except OSError:
         return ""
-
-
-def _nodes(unit: RoundUnit) -> int:
-    return unit.jobs + NODES_BESIDE_PROCESSING

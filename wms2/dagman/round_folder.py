@@ -10,6 +10,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -74,6 +75,10 @@ class RoundFile(Model):
     edges: int
     work_units: tuple[RoundUnit, ...]
     problems: tuple[str, ...] = ()
+
+    @cached_property
+    def events(self) -> int:
+        return sum(unit.events for unit in self.work_units)
 
 
 def write_round(
