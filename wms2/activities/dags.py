@@ -19,7 +19,7 @@ from wms2.activities.database import DatabaseActivities
 from wms2.activities.held import HeldDagmans
 from wms2.activities.rounds import settle_priority
 from wms2.activities.standings import Standings
-from wms2.activities.watch import Watch
+from wms2.activities.watch import Watch, until_the_next_look
 from wms2.adapters.condor import Condor, CondorUnavailable, DagmanAd, SubmissionRefused
 from wms2.adapters.job_credentials import JobCredentials
 from wms2.adapters.queue import Queue
@@ -64,7 +64,6 @@ log = logging.getLogger(__name__)
 LEFT_THE_QUEUE_SEC = 1.0
 ORPHANS_SEC = 60.0
 """How long DAGMans of work units may outlive the outer one before they are removed by themselves."""
-LOOK_EVERY_SEC = 2.5
 GATHER_SEC = 1.0
 """Together with the look before it, short enough for files to be protected within seconds of a work unit's end."""
 FOLLOW_SEC = 6 * 3600.0
@@ -246,7 +245,7 @@ class DagActivities(DatabaseActivities):
             await self.watch_failures(watch, seen.progress)
             if time.monotonic() >= until:
                 return DagObservation(progress=seen.progress, conflicts=seen.conflicts[:CONFLICTS_TOLD])
-            await asyncio.sleep(min(LOOK_EVERY_SEC, until - time.monotonic()))
+            await asyncio.sleep(min(until_the_next_look(), until - time.monotonic()))
 
     async def _report(self, alert: Alert) -> None:
         sound(alert.kind, alert.request, alert.message)

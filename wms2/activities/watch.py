@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -14,11 +15,20 @@ from wms2.dagman.status import DagStatusFile
 from wms2.models.dag import DagStatus, NodeCounts
 from wms2.models.messages import SubmittedDag
 
+LOOK_EVERY_SEC = 2.5
+TOGETHER_SEC = 0.5
+"""Followers look at the same moments, so far apart: to be woken costs more than to look."""
 QUEUE_SEC = 10.0
 """How old what is known of the queue may be. A stale answer can only say of a DAG that ended that it still runs."""
 RECORD_EVERY_SEC = 30.0
 """How often failures are gathered while a DAG runs: each time all of them are read."""
 PATTERN_EVERY_SEC = 10.0
+
+
+def until_the_next_look() -> float:
+    """How long a follower sleeps now."""
+    now = time.monotonic()
+    return math.ceil((now + LOOK_EVERY_SEC - TOGETHER_SEC) / TOGETHER_SEC) * TOGETHER_SEC - now
 
 
 class Watch:
