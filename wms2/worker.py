@@ -68,7 +68,7 @@ from wms2.temporal.client import connect
 from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.logs import LogContext
-from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, watch_queue
+from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, planning_queue, watch_queue
 from wms2.temporal.runtime import sdk_runtime
 from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.chains import ChainWorkflow
@@ -90,6 +90,8 @@ HEARTBEAT_THROTTLE = timedelta(seconds=5)
 CONNECT_AGAIN_SEC = 2.0
 SERVICE_SLOTS = 100
 """How many activities may wait for outside services at once."""
+PLANNING_SLOTS = 50
+"""How many rounds may be planned at once from what outside services say, each by a process of its own."""
 THREADS = 15
 """As many as the database pool has connections; calls that block wait for one of them."""
 WORKFLOW_TYPES = (
@@ -128,6 +130,7 @@ class Hands:
     records: Sequence[Activity]
     services: Sequence[Activity]
     host: Sequence[Activity]
+    planning: Sequence[Activity]
     watch: Sequence[Activity]
     announce: Callable[[str], Coroutine[Any, Any, None]]
     """Keeps it known that the host which it is told is served."""
@@ -145,8 +148,9 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
     dbs, rucio = connect_dbs(settings), connect_rucio(settings)
     planning = planning_settings(settings)
     closing = ClosingActivities(engine, planning.target_job_sec)
+    planner = PlanningActivities(engine, condor, settings, planning)
     rounds = (
-        PlanningActivities(engine, condor, settings, planning),
+        planner,
         closing,
         RoundActivities(condor),
         InspectionActivities(),
@@ -192,6 +196,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
             *(reqmgr2_activities(settings, engine, client) if settings.has_reqmgr2 else ()),
         ],
         host=[*chain.from_iterable(map(defined_activities, rounds)), *dags],
+        planning=defined_activities(planner),
         watch=dags,
         announce=partial(
             keep_announced,
@@ -304,6 +309,14 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
             client,
             task_queue=host_queue(host),
             activities=hands.host,
+            interceptors=[LogContext(), Heartbeats(), Delays()],
+            **shared,
+        ),
+        Worker(
+            client,
+            task_queue=planning_queue(host),
+            activities=hands.planning,
+            max_concurrent_activities=PLANNING_SLOTS,
             interceptors=[LogContext(), Heartbeats(), Delays()],
             **shared,
         ),

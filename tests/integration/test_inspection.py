@@ -58,6 +58,7 @@ def test_the_nodes_of_a_dag_are_read_by_the_worker_of_its_submit_host(
     assert [row["node"] for row in failed["nodes"]] == ["proc_000001", "proc_000004"]
     assert failed["next"] is None
     assert operator.get(f"/dags/{DAG}/logs").json()["submit_host"] == HOST
+    assert [dag["submit_host"] for dag in operator.get("/dags").json()["dags"]] == [HOST]
     assert by(REQUESTOR).get(f"/dags/{DAG}/nodes").status_code == 403
     (tmp_path / "round_00" / ROUND_FILE).unlink()
     gone = operator.get(f"/dags/{DAG}/nodes")

@@ -13,6 +13,7 @@ import pytest
 from alembic import command
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -64,7 +65,12 @@ async def activities(engine: Engine, client: Client) -> AsyncIterator[AdmissionA
         task_queue=WORKFLOWS,
         workflows=[AdmissionWorkflow],
         workflow_runner=workflow_runner(),
-        activities=[own.closed_requests, RecordActivities(engine).record_action],
+        activities=[
+            own.closed_requests,
+            own.record_slots,
+            own.strike_slots,
+            RecordActivities(engine).record_action,
+        ],
     ):
         yield own
 
@@ -128,6 +134,82 @@ async def test_admission_that_begins_anew_keeps_the_operators_words_and_lends_no
     await change(client, "resume", "resume-1")
     lent = await until_lent(client, "runs", "waits")
     assert list(lent.waiting) == ["waits_too"]
+
+
+async def test_a_slot_that_was_lent_and_not_yet_used_outlives_admission_too(
+    engine: Engine, client: Client, activities: AdmissionActivities
+) -> None:
+    await know_hosts(client, {"submit-a": 22})
+    await change(client, "set", "set-1", limit=1)
+    for name in ("has_it", "waits"):
+        with transaction(engine) as session:
+            insert_request(session, simulation(request_name=name))
+            record_status(session, name, RequestStatus.QUEUED, 2, "wms2")
+        await start_request(client, simulation(request_name=name))
+        await activities.ask_admission(SlotRequest(request=name, round=0, priority=1, said=2))
+    lent = await until_lent(client, "has_it")
+    async with asyncio.timeout(PATIENCE_SEC):
+        while not (await known(client)).leases["has_it"].told:
+            await asyncio.sleep(0.1)
+    await client.get_workflow_handle(ADMISSION).terminate("lost")
+
+    await activities.ask_admission(SlotRequest(request="waits", round=0, priority=1, said=2))
+    await know_hosts(client, {"submit-a": 22})
+    anew = await known(client)
+    assert list(anew.waiting) == ["waits"]
+    assert [lease.slot for lease in anew.leases.values()] == [
+        lent.leases["has_it"].slot.model_copy(update={"said": 0})
+    ]
+    await activities.give_back_slot(SlotRequest(request="has_it", round=0, priority=1, said=2))
+    await until_lent(client, "waits")
+
+
+async def test_a_slot_that_is_given_back_before_its_request_hears_of_it_is_not_in_the_record(
+    engine: Engine, client: Client
+) -> None:
+    """Admission records what it lends; the request leaves the line meanwhile."""
+
+    class Leaves(AdmissionActivities):
+        @activity.defn
+        async def record_slots(self, slots: list[Slot]) -> None:
+            asked = SlotRequest(request="leaves", round=0, priority=1, said=3)
+            await self.give_back_slot(asked)
+            await super().record_slots(slots)
+
+    own = Leaves(engine, client)
+    with transaction(engine) as session:
+        insert_request(session, simulation(request_name="leaves"))
+        record_status(session, "leaves", RequestStatus.QUEUED, 2, "wms2")
+    await start_request(client, simulation(request_name="leaves"))
+    async with Worker(
+        client,
+        task_queue=WORKFLOWS,
+        workflows=[AdmissionWorkflow],
+        workflow_runner=workflow_runner(),
+        activities=[own.closed_requests, own.record_slots, own.strike_slots],
+    ):
+        await know_hosts(client, {"submit-a": 22})
+        await own.ask_admission(SlotRequest(request="leaves", round=0, priority=1, said=2))
+        async with asyncio.timeout(PATIENCE_SEC):
+            while "strike_slots" not in await scheduled(client):
+                await asyncio.sleep(0.1)
+            while recorded(engine):
+                await asyncio.sleep(0.1)
+        assert (await known(client)).leases == {}
+
+
+def recorded(engine: Engine) -> list[Slot]:
+    with transaction(engine) as session:
+        return admission.lent_slots(session)
+
+
+async def scheduled(client: Client) -> list[str]:
+    """The activities that admission has asked for."""
+    return [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        async for event in client.get_workflow_handle(ADMISSION).fetch_history_events()
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
 
 
 async def test_a_request_asks_with_the_time_when_it_was_recorded(

@@ -246,7 +246,7 @@ def test_all_that_the_catalogue_promises_is_served_while_admission_answers(
                 client,
                 task_queue=WORKFLOWS,
                 workflows=[AdmissionWorkflow],
-                activities=[activities.closed_requests],
+                activities=[activities.closed_requests, activities.record_slots],
                 workflow_runner=workflow_runner(),
             ),
             httpx.AsyncClient(timeout=PATIENCE_SEC) as http,

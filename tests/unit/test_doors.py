@@ -36,7 +36,7 @@ from wms2.models.policy import FailureRule
 from wms2.models.request import Request
 from wms2.models.request_file import read_request
 from wms2.models.site import Site
-from wms2.temporal.queues import host_queue, watch_queue
+from wms2.temporal.queues import host_queue, planning_queue, watch_queue
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = [
@@ -180,6 +180,7 @@ DOORS: dict[str, Callable[[str], object]] = {
     "the host of a question for a slot": lambda text: SlotRequest(request="abc", round=0, priority=1, host=text),
     "a host that is lost": lambda text: HostLostAction(host=text, actor="a", action_id="b"),
     "the queue of a host": host_queue,
+    "the queue of its planners": planning_queue,
     "the queue of its followers": watch_queue,
     "the host of a look at nodes": lambda text: NodesOrder(dag_id="a", host=text, folder=Path("/f")),
     "the DAG of a look at nodes": lambda text: NodesOrder(dag_id=text, host="a", folder=Path("/f")),

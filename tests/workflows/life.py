@@ -54,7 +54,7 @@ from wms2.models.sizing import KnownSizing
 from wms2.models.undo import UndoOrder
 from wms2.temporal.attributes import INTEGERS, KEYWORDS
 from wms2.temporal.ids import request_id
-from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, watch_queue
+from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, planning_queue, watch_queue
 from wms2.worker import workflow_runner
 from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.request import RequestWorkflow
@@ -131,6 +131,7 @@ class World:
         """How the DAG runs end, in turn; completed when none is left."""
         self.failed_units = 1
         self.step_priority: int | None = None
+        self.from_catalogues = False
         self.lend_slots = True
         self.hang_in_follow = False
         self.stuck: dict[str, timedelta] = {}
@@ -166,6 +167,8 @@ class World:
         self.limits: dict[RequestStatus, timedelta] = {}
         self.sighting = Sighting.QUEUED
         self.told_people: list[str] = []
+        self.planned_by: list[str] = []
+        """The task queues on which rounds were planned."""
         self.closed_by: list[str] = []
         """The task queues on which rounds were closed."""
 
@@ -200,7 +203,9 @@ class World:
     async def next_round(self, name: str, sizing: KnownSizing) -> NextRound:
         self.break_down("next_round")
         need = self.rounds[0] if self.rounds else Need.NOTHING
-        return NextRound(need=need, events=100, priority=self.step_priority)
+        return NextRound(
+            need=need, events=100, priority=self.step_priority, from_catalogues=self.from_catalogues
+        )
 
     @activity.defn
     async def record_action(self, action: AuditedAction) -> bool:
@@ -237,6 +242,7 @@ class World:
     async def plan_round(self, order: PlanOrder) -> PlannedRoundReport:
         self.break_down("plan_round")
         self.planned.append(order)
+        self.planned_by.append(activity.info().task_queue)
         self.rounds.pop(0)
         return PlannedRoundReport(
             folder=Path("/f"), work_units=10, jobs=10, events=100, next_lumi=order.first_lumi + 10
@@ -461,7 +467,7 @@ async def living(
     life = Life(env, world)
     workflows = [RequestWorkflow, QuietOutput, QuietUndo, AdmissionWorkflow]
     queues: list[tuple[str, list[type]]] = [(WORKFLOWS, workflows)]
-    queues += [(host_queue(HOST), [])] if served else []
+    queues += [(host_queue(HOST), []), (planning_queue(HOST), [])] if served else []
     queues += [(watch_queue(HOST), [])] if watched else []
     async with AsyncExitStack() as workers:
         await workers.enter_async_context(

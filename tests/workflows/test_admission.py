@@ -93,6 +93,8 @@ def worker(client: Client) -> Worker:
             activities.ask_admission,
             activities.give_back_slot,
             activities.closed_requests,
+            activities.record_slots,
+            activities.strike_slots,
             record_action,
         ],
     )

@@ -1,6 +1,7 @@
 """A submit host that does not come back: a person says so, and the round is closed from the ledger alone."""
 
 import uuid
+from datetime import timedelta
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
@@ -57,6 +58,43 @@ async def test_a_request_that_is_held_already_hears_of_it_too(life: Life) -> Non
     await life.ask(release())
     assert (await life.end()).status is RequestStatus.COMPLETED
     assert life.world.closed_by[0] == WORKFLOWS
+
+
+@pytest.mark.parametrize(
+    ("need", "status"), [(Need.PILOT, RequestStatus.QUEUED), (Need.ROUND, RequestStatus.PLANNING)]
+)
+async def test_a_request_whose_round_is_planned_on_a_lost_host_is_held_at_once_and_plans_it_anew(
+    life: Life, need: Need, status: RequestStatus
+) -> None:
+    life.world.rounds = [need]
+    life.world.stuck["plan_round"] = timedelta(hours=1)
+    await life.begin()
+    await life.until_done("plan_round")
+    assert (await life.state()).status is status
+    await life.ask(lost())
+    await life.until(RequestStatus.HELD)
+    state = await life.state()
+    assert state.held_reason == f"submit host {HOST} is lost, says operator: its disk is broken"
+    assert not state.release_closes_round, "there is none that the request knows of"
+    life.world.stuck.clear()
+    await life.ask(release())
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert [order.round for order in life.world.planned] == [0], "what was not heard of is withdrawn"
+    assert [told.action for told in life.world.audited] == ["host_lost", "release"]
+
+
+async def test_a_held_request_whose_plan_nobody_heard_of_takes_the_word_that_its_host_is_lost(
+    life: Life,
+) -> None:
+    life.world.broken.add("plan_round")
+    await life.begin()
+    await life.until(RequestStatus.HELD)
+    held = life.world.statuses.count("held")
+    await life.ask(lost())
+    await life.until_held_again(held)
+    life.world.broken.clear()
+    await life.ask(release())
+    assert (await life.end()).status is RequestStatus.COMPLETED
 
 
 @pytest.mark.parametrize("action", [Action.ABORT, Action.FAIL, Action.RESTART])

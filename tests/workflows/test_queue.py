@@ -65,7 +65,14 @@ class Queue(World):
     def activities(self) -> list[Callable[..., Awaitable[Any]]]:
         own = [one for one in super().activities() if one.__name__ not in ("ask_admission", "give_back_slot")]
         admission = ForgetfulAdmission(self.client)
-        return [*own, admission.ask_admission, admission.give_back_slot, admission.closed_requests]
+        return [
+            *own,
+            admission.ask_admission,
+            admission.give_back_slot,
+            admission.closed_requests,
+            admission.record_slots,
+            admission.strike_slots,
+        ]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from tests.patience import PATIENCE_SEC
-from tests.workflows.life import DATASET, Life, QuietOutput
+from tests.workflows.life import DATASET, HOST, Life, QuietOutput
 from wms2.core.lifecycle import FITS
 from wms2.models.actions import Action
 from wms2.models.messages import (
@@ -18,7 +18,7 @@ from wms2.models.progress import DagOutcome
 from wms2.models.request import RequestStatus
 from wms2.models.request_state import RequestState
 from wms2.temporal.ids import output_id
-from wms2.temporal.queues import WORKFLOWS
+from wms2.temporal.queues import WORKFLOWS, host_queue, planning_queue
 
 
 async def test_a_request_lives_from_submission_to_completion(life: Life) -> None:
@@ -303,3 +303,15 @@ async def test_a_round_with_much_news_keeps_every_history_short(life: Life) -> N
     for run in runs:
         told = await life.env.client.get_workflow_handle(life.handle.id, run_id=run).describe()
         assert told.history_length < 2_000
+
+
+@pytest.mark.parametrize(
+    ("from_catalogues", "queue"), [(False, host_queue(HOST)), (True, planning_queue(HOST))]
+)
+async def test_what_is_planned_from_catalogues_waits_for_them_in_a_queue_of_its_own(
+    life: Life, from_catalogues: bool, queue: str
+) -> None:
+    life.world.from_catalogues = from_catalogues
+    await life.begin()
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert life.world.planned_by == [queue, queue]

@@ -16,9 +16,17 @@ from wms2.errors import Unauthorised
 from wms2.models.imports import Imported, Reported
 from wms2.models.messages import InVain
 from wms2.models.reconciliation import Reconciled
-from wms2.temporal.queues import SERVICES, WORKFLOWS
+from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, planning_queue
+from wms2.temporal.retries import HOST as HOST_WORK
 from wms2.temporal.retries import OUTPUT, RECORD, TIDYING, Preset
-from wms2.worker import SERVICE_SLOTS, Hands, build_workers, defined_activities, workflow_runner
+from wms2.worker import (
+    PLANNING_SLOTS,
+    SERVICE_SLOTS,
+    Hands,
+    build_workers,
+    defined_activities,
+    workflow_runner,
+)
 from wms2.workflows.reconciliation import ReconciliationWorkflow
 from wms2.workflows.reqmgr2 import ReqMgr2Workflow
 
@@ -65,7 +73,7 @@ async def test_a_service_that_hangs_keeps_no_record_from_being_written(
 ) -> None:
     monkeypatch.setattr("wms2.worker.GRACE", timedelta(0))
     client = real_env.client
-    hands = Hands([record], [ask_rucio], [record], [record], nothing, nothing, None)
+    hands = Hands([record], [ask_rucio], [record], [record], [record], nothing, nothing, None)
     async with AsyncExitStack() as workers, asyncio.timeout(PATIENCE_SEC):
         for worker in build_workers(client, hands, HOST, dags=1):
             await workers.enter_async_context(worker)
@@ -74,6 +82,51 @@ async def test_a_service_that_hangs_keeps_no_record_from_being_written(
         while len(begun) < SERVICE_SLOTS:
             await asyncio.sleep(0.1)
         assert await client.execute_workflow(Recording.run, id="recording", task_queue=TEST) == "recorded"
+
+
+planners: list[str] = []
+
+
+@activity.defn
+async def plan_round() -> None:
+    """DBS takes the question and never answers."""
+    planners.append(activity.info().activity_id)
+    await asyncio.sleep(timedelta(days=1).total_seconds())
+
+
+@workflow.defn(sandboxed=False)
+class Planning:
+    @workflow.run
+    async def run(self) -> None:
+        placed: Preset = {**HOST_WORK, "task_queue": planning_queue(HOST)}
+        for _ in range(PLANNING_SLOTS + 1):
+            workflow.start_activity(plan_round, **placed)
+        await workflow.wait_condition(lambda: False)
+
+
+@workflow.defn(sandboxed=False)
+class Submitting:
+    @workflow.run
+    async def run(self) -> str:
+        placed: Preset = {**HOST_WORK, "task_queue": host_queue(HOST)}
+        return await workflow.execute_activity(record, **placed)
+
+
+async def test_plans_that_wait_for_a_service_keep_nothing_else_from_being_done_on_their_host(
+    real_env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wms2.worker.GRACE", timedelta(0))
+    client = real_env.client
+    hands = Hands([record], [ask_rucio], [record, plan_round], [plan_round], [record], nothing, nothing, None)
+    async with AsyncExitStack() as workers, asyncio.timeout(PATIENCE_SEC):
+        for worker in build_workers(client, hands, HOST, dags=1):
+            await workers.enter_async_context(worker)
+        await workers.enter_async_context(Worker(client, task_queue=TEST, workflows=[Planning, Submitting]))
+        await client.start_workflow(Planning.run, id="planning", task_queue=TEST)
+        while len(planners) < PLANNING_SLOTS:
+            await asyncio.sleep(0.1)
+        assert await client.execute_workflow(Submitting.run, id="submitting", task_queue=TEST) == "recorded"
+        assert len(planners) == PLANNING_SLOTS, "so many processes and no more"
 
 
 class Record:

@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.activities.database import DatabaseActivities
 from wms2.core.admission import AdmissionState
-from wms2.db.admission import remembered_admission, strike_slot
+from wms2.db.admission import record_slots, remembered_admission, strike_slots
 from wms2.db.requests import created
 from wms2.models.messages import HostList, Slot, SlotRequest
 from wms2.temporal.client import START_TIMEOUT
@@ -76,9 +76,23 @@ class AdmissionActivities(DatabaseActivities):
 
     @activity.defn
     async def give_back_slot(self, returned: SlotRequest) -> None:
-        """Give a slot back, or leave the line. It is struck from the record first, else it might be lent back."""
-        await self.record(strike_slot, returned.request)
+        """Give a slot back, or leave the line. It is struck from the record first, else it might be lent back.
+
+        And once more afterwards: until admission heard of it, it may have been about to lend a slot.
+        """
+        await self.record(strike_slots, [returned.request])
         await self._tell("give_back", returned)
+        await self.record(strike_slots, [returned.request])
+
+    @activity.defn
+    async def record_slots(self, slots: list[Slot]) -> None:
+        """What admission has lent, before anybody is told of it."""
+        await self.record(record_slots, slots)
+
+    @activity.defn
+    async def strike_slots(self, names: list[str]) -> None:
+        """Slots of requests that gave them back before they were told of them."""
+        await self.record(strike_slots, names)
 
     async def _tell(self, signal: AdmissionSignal, content: SlotRequest) -> None:
         await signal_admission(self._client, signal, content, partial(self.record, remembered_admission))

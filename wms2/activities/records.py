@@ -48,7 +48,8 @@ class RecordActivities(DatabaseActivities):
         request = (await self.record(request_record, request_name)).request
         ledger = await self.record(balance, request_name)
         rounds = await self.record(rounds_of, request_name)
-        return next_round(request, ledger, rounds, events_per_job(request, sizing))
+        found = next_round(request, ledger, rounds, events_per_job(request, sizing))
+        return found.model_copy(update={"from_catalogues": request.reads_catalogues})
 
     async def _withdraw_an_unheard_plan(self, request_name: str) -> None:
         """Else its events and files would count as planned for ever, in a round that nobody runs."""

@@ -24,7 +24,7 @@ from wms2.api.words import (
 )
 from wms2.dagman.dag_files import WORKFLOW_DAG
 from wms2.db.dags import dag_history, list_dags, named_dag
-from wms2.door.inspection import dag_and_host, page_of_nodes
+from wms2.door.inspection import page_of_nodes
 from wms2.errors import Contradiction
 from wms2.models.actions import Action
 from wms2.models.base import Model
@@ -93,20 +93,20 @@ async def nodes(
     offset: Offset = 0,
 ) -> NodePage:
     """Those files are on the submit host, and its worker reads them: without one the answer is 503."""
-    found, host = await inside.read(dag_and_host, dag)
+    found = await inside.read(named_dag, dag)
     await inside.check_sees(caller, found.intent.request_name)
-    page = await page_of_nodes(inside, found, host, failed=failed, offset=offset, limit=limit)
+    page = await page_of_nodes(inside, found, failed=failed, offset=offset, limit=limit)
     return NodePage(dag_id=found.intent.dag_id, nodes=list(page.nodes), next=page.next)
 
 
 @router.get("/{dag}/logs", summary="Where the logs of a DAG are")
 async def logs(dag: DagName, caller: Requestor, inside: Inside) -> DagLogs:
-    found, host = await inside.read(dag_and_host, dag)
+    found = await inside.read(named_dag, dag)
     intent = found.intent
     await inside.check_sees(caller, intent.request_name)
     return DagLogs(
         dag_id=intent.dag_id,
-        submit_host=host,
+        submit_host=found.submit_host,
         dagman_log=f"{intent.submit_dir}/{WORKFLOW_DAG}.dagman.out",
         work_unit_logs=f"{intent.submit_dir}/mg_*/group.dag.dagman.out",
     )

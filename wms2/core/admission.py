@@ -218,6 +218,11 @@ def untold(state: AdmissionState) -> list[Slot]:
     return [lease.slot for lease in state.leases.values() if not lease.told]
 
 
+def is_lent(state: AdmissionState, slot: Slot) -> bool:
+    lease = state.leases.get(slot.request)
+    return lease is not None and lease.slot == slot
+
+
 def told(state: AdmissionState, slots: list[Slot]) -> AdmissionState:
     leases = {slot.request: Lease(slot=slot, told=True) for slot in slots}
     return state.model_copy(update={"leases": {**state.leases, **leases}})

@@ -48,7 +48,11 @@ def judge_mistakes(asked: JudgeAction, state: RequestState) -> list[str]:
 
 def host_mistakes(asked: HostLostAction, state: RequestState) -> list[str]:
     round_ = state.open_round
-    if round_ is None or round_.host != asked.host:
+    if round_ is None:
+        # Of a plan that nobody heard of, a held request knows no more where it was made.
+        plans_there = state.status is RequestStatus.HELD or state.slot_host == asked.host
+        return [] if plans_there else [f"it neither plans nor has a round open on {asked.host}"]
+    if round_.host != asked.host:
         return [f"no round of it is open on {asked.host}"]
     return [f"it is known that {asked.host} is lost"] if round_.host_lost else []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
@@ -60,10 +62,27 @@ def record_slot(
     session.execute(statement.on_conflict_do_update(index_elements=[SlotRow.request_no], set_=taken))
 
 
-def strike_slot(session: Session, request_name: str) -> None:
-    """That a request has no slot any more."""
-    number = select(RequestRow.request_no).where(RequestRow.request_name == request_name)
-    session.execute(delete(SlotRow).where(SlotRow.request_no.in_(number)))
+def record_slots(session: Session, slots: Sequence[Slot]) -> None:
+    """That these requests have a slot each. One that the record does not know could not use it."""
+    numbers = select(RequestRow.request_name, RequestRow.request_no).where(
+        RequestRow.request_name.in_([slot.request for slot in slots])
+    )
+    known = dict(session.execute(numbers).tuples().all())
+    rows = [
+        {"request_no": known[slot.request], **slot.model_dump(include={"round", "host", "idle_jobs"})}
+        for slot in slots
+        if slot.request in known
+    ]
+    if rows:
+        statement = insert(SlotRow).values(rows)
+        taken = {name: statement.excluded[name] for name in ("round", "host", "idle_jobs")}
+        session.execute(statement.on_conflict_do_update(index_elements=[SlotRow.request_no], set_=taken))
+
+
+def strike_slots(session: Session, request_names: Collection[str]) -> None:
+    """That these requests have no slot any more."""
+    numbers = select(RequestRow.request_no).where(RequestRow.request_name.in_(request_names))
+    session.execute(delete(SlotRow).where(SlotRow.request_no.in_(numbers)))
 
 
 def lent_slots(session: Session) -> list[Slot]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Integer, Select, String, and_, cast, func, select, update
@@ -22,13 +22,15 @@ from wms2.models.workflow import RoundStatus
 D = TypeVar("D", DAG, DagRow)
 
 _INTENT_COLUMNS = DagIntent.model_fields.keys() - {"request_name", "parent_dag_id"}
-_DAG_COLUMNS = DAG.model_fields.keys() - {"intent", "nodes"}
+_DAG_COLUMNS = DAG.model_fields.keys() - {"intent", "nodes", "submit_host"}
 _HISTORY_COLUMNS = DagHistory.model_fields.keys() - {"dag_id", "nodes"}
 # Made once: SQLAlchemy looks at a new alias for longer than the database at the question.
 _PARENT = aliased(DagRow)
-_DAGS: Select[DagRow, str, str | None] = (
-    select(DagRow, RequestRow.request_name, _PARENT.dag_id)
+_Found: TypeAlias = Select[DagRow, str, str | None, str | None]
+_DAGS: _Found = (
+    select(DagRow, RequestRow.request_name, RoundRow.submit_host, _PARENT.dag_id)
     .join(RequestRow, RequestRow.request_no == DagRow.request_no)
+    .join(RoundRow, and_(RoundRow.request_no == DagRow.request_no, RoundRow.number == DagRow.round))
     .outerjoin(_PARENT, _PARENT.id == DagRow.parent_dag_id)
     .execution_options(populate_existing=True)
 )
@@ -217,15 +219,15 @@ def _found(dags: Sequence[D], name: str) -> D:
     return dags[0]
 
 
-def _dags(session: Session, query: Select[DagRow, str, str | None]) -> list[DAG]:
-    return [_dag(row, request_name, parent) for row, request_name, parent in session.execute(query)]
+def _dags(session: Session, query: _Found) -> list[DAG]:
+    return [_dag(*found) for found in session.execute(query)]
 
 
-def _dag(row: DagRow, request_name: str, parent: str | None) -> DAG:
+def _dag(row: DagRow, request_name: str, host: str | None, parent: str | None) -> DAG:
     own = {name: getattr(row, name) for name in _INTENT_COLUMNS}
     intent = own | {"request_name": request_name, "parent_dag_id": parent}
     columns = {name: getattr(row, name) for name in _DAG_COLUMNS}
-    return DAG.model_validate(columns | {"intent": intent, "nodes": _counts(row)})
+    return DAG.model_validate(columns | {"intent": intent, "submit_host": host, "nodes": _counts(row)})
 
 
 def _counts(row: DagRow | DagHistoryRow) -> NodeCounts:

@@ -14,9 +14,11 @@ from sqlalchemy import (
     Integer,
     TableValuedAlias,
     Text,
+    and_,
     cast,
     func,
     literal,
+    or_,
     select,
     update,
 )
@@ -26,7 +28,7 @@ from sqlalchemy.orm import Session
 
 from wms2.db.requests import request_number
 from wms2.db.session import RecordConflict
-from wms2.db.tables import InputFileRow, RequestRow, RoundRow, WorkflowRow, WorkUnitRow
+from wms2.db.tables import InputFileRow, RequestRow, RoundRow, SlotRow, WorkflowRow, WorkUnitRow
 from wms2.models.ledger import (
     Balance,
     InputFileState,
@@ -35,6 +37,7 @@ from wms2.models.ledger import (
     PlannedUnit,
     WorkUnitStatus,
 )
+from wms2.models.request import RequestStatus
 from wms2.models.sizing import MeasuredRound
 from wms2.models.workflow import Round, RoundStatus
 
@@ -125,23 +128,19 @@ def round_from(row: RoundRow, request_name: str) -> Round:
 
 
 def requests_on_host(session: Session, host: str) -> list[str]:
-    """The requests that have a round open on a submit host."""
-    query = (
-        select(RequestRow.request_name)
-        .join(RoundRow, RoundRow.request_no == RequestRow.request_no)
-        .where(RoundRow.submit_host == host, RoundRow.status.in_(_OPEN))
+    """The requests that have a round open on a submit host, or a slot to plan one there."""
+    with_round = select(RoundRow.request_no).where(RoundRow.submit_host == host, RoundRow.status.in_(_OPEN))
+    with_slot = select(SlotRow.request_no).where(SlotRow.host == host)
+    query = select(RequestRow.request_name).where(
+        or_(
+            RequestRow.request_no.in_(with_round),
+            and_(
+                RequestRow.request_no.in_(with_slot),
+                RequestRow.status.in_((RequestStatus.QUEUED, RequestStatus.PLANNING)),
+            ),
+        )
     )
     return list(session.scalars(query.order_by(RequestRow.request_name)))
-
-
-def submit_host_of(session: Session, request_name: str, number: int) -> str | None:
-    """Where a round runs or ran; None for one that was run by hand."""
-    query = (
-        select(RoundRow.submit_host)
-        .join(RequestRow, RequestRow.request_no == RoundRow.request_no)
-        .where(RequestRow.request_name == request_name, RoundRow.number == number)
-    )
-    return session.scalar(query)
 
 
 def input_files(session: Session, request_name: str, state: InputFileState) -> list[PlannedFile]:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from wms2.db.dags import dag_history, list_dags, named_dag
 from wms2.db.output_list import list_outputs, output_blocks
 from wms2.db.requests import request_record
-from wms2.door.inspection import dag_and_host, page_of_nodes
+from wms2.door.inspection import page_of_nodes
 from wms2.door.servers import Servers
 from wms2.door.undoing import outputs_to_undo
 from wms2.models.dag import DAG, DagDetails
@@ -28,11 +28,11 @@ class DirectWork(Servers):
         return await self.read(_details, dag)
 
     async def nodes(self, dag: str, *, failed: bool = False) -> list[NodeRow]:
-        found, host = await self.read(dag_and_host, dag)
+        found = await self.read(named_dag, dag)
         rows: list[NodeRow] = []
         offset: int | None = 0
         while offset is not None:
-            page = await page_of_nodes(self, found, host, failed=failed, offset=offset)
+            page = await page_of_nodes(self, found, failed=failed, offset=offset)
             rows += page.nodes
             offset = page.next
         return rows

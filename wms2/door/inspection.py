@@ -6,13 +6,10 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy.orm import Session
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
 from wms2.dagman.nodes import nodes_page
-from wms2.db.dags import named_dag
-from wms2.db.ledger import submit_host_of
 from wms2.door.asking import NO_WORKER, refusal
 from wms2.door.servers import Servers
 from wms2.errors import Contradiction, Silent, UserError
@@ -23,25 +20,19 @@ from wms2.temporal.launch import start_inspection
 ANSWER_TIMEOUT = timedelta(seconds=15)
 
 
-def dag_and_host(session: Session, name: str) -> tuple[DAG, str | None]:
-    """A DAG by its id, and the submit host that it runs or ran on."""
-    dag = named_dag(session, name)
-    return dag, submit_host_of(session, dag.intent.request_name, dag.intent.round)
-
-
 async def page_of_nodes(
-    servers: Servers, dag: DAG, host: str | None, *, failed: bool, offset: int, limit: int = MOST_NODES
+    servers: Servers, dag: DAG, *, failed: bool, offset: int, limit: int = MOST_NODES
 ) -> NodesPage:
     """Some of its nodes, in the order of the plan, as DAGMan's own files tell of them now."""
     order = NodesOrder(
         dag_id=dag.intent.dag_id,
-        host=host,
+        host=dag.submit_host,
         folder=Path(dag.intent.submit_dir),
         failed=failed,
         offset=offset,
         limit=limit,
     )
-    if host is None:
+    if order.host is None:
         return await servers.of_files(nodes_here, order)
     return await nodes_there(await servers.temporal(), order)
 

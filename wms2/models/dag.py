@@ -67,7 +67,6 @@ class DagIntent(Model):
     attempt: PositiveCount
     dag_file_path: str
     submit_dir: str
-    submit_host: str | None = None
     total_nodes: Count
     total_edges: Count = 0
     node_counts: dict[NodeRole, Count] = Field(default_factory=dict)
@@ -79,6 +78,8 @@ class DAG(Model):
 
     id: UUID
     intent: DagIntent
+    submit_host: str | None
+    """That of its round; None for one that was planned by hand."""
     rescue_dag_path: str | None
     dagman_cluster_id: PositiveCount | None
     schedd_name: str | None

@@ -26,3 +26,5 @@ class NextRound(Model):
     priority: int | None = None
     """None where nothing is to be run."""
     reason: str = ""
+    from_catalogues: bool = False
+    """Whether it is planned from what DBS and Rucio say, and so may have to wait for them."""

@@ -265,6 +265,11 @@ class Request(Model):
         )
 
     @property
+    def reads_catalogues(self) -> bool:
+        """Whether DBS and Rucio are asked when it is planned."""
+        return not self.is_simulation or bool(self.pileup_datasets)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the ReqMgr2 document it came from asks for and WMS2 leaves to others, a sentence each."""
         origin = self.payload_config.get("reqmgr2")

@@ -1,5 +1,5 @@
-"""Task queues: one for workflows, one for outside services, and per submit host one for its files and one for its
-followers."""
+"""Task queues: one for workflows, one for outside services, and some per submit host: for its files, for plans that
+services have a part in, for its followers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ SERVICES = "wms2-services"
 def host_queue(host: str) -> str:
     """Activities that need a submit host's files and schedd: planning, submission, removal."""
     return f"wms2-host-{_checked(host)}"
+
+
+def planning_queue(host: str) -> str:
+    """Planning from what DBS and Rucio say: while they are silent, all else that a submit host does goes on."""
+    return f"wms2-plan-{_checked(host)}"
 
 
 def watch_queue(host: str) -> str:

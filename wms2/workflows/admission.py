@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
 
 BETWEEN_LOOKS = timedelta(hours=1)
 NAMES_IN_A_CALL = 500
+RECORDED_FIRST = "slots-are-recorded-before-they-are-told"
 SIGNALS_AT_ONCE = 500
 """The server refuses a workflow task that leaves 2,000 signals pending."""
 
@@ -84,16 +85,37 @@ class AdmissionWorkflow:
     async def _lend_slots(self) -> None:
         while True:
             await workflow.wait_condition(lambda: self._state is not self._settled or _begins_anew())
-            self._state = admission.lend(self._state)
-            slots = admission.untold(self._state)
-            now = slots[:SIGNALS_AT_ONCE]
+            self._state = lent = admission.lend(self._state)
+            slots = now = admission.untold(lent)[:SIGNALS_AT_ONCE]
+            if slots and workflow.patched(RECORDED_FIRST):
+                now = await self._recorded(slots)
+            # What came in while they were recorded may have made more of them due.
+            settled = self._state is lent and now == admission.untold(lent)
             self._state = admission.told(self._state, now)
-            self._settled = self._state if now == slots else None
+            self._settled = self._state if settled else None
             await asyncio.gather(*(self._tell(slot) for slot in now))
             workflow.set_current_details(admission.as_markdown(self._state))
             if _begins_anew():
                 # A signal that comes in now makes the server hand the task back, and it is read first.
                 workflow.continue_as_new(self._state)
+
+    async def _recorded(self, slots: list[Slot]) -> list[Slot]:
+        """Those that are in the record now, and that nobody has given back meanwhile.
+
+        Should this workflow be lost, the one that begins anew knows of every slot that any request was told of.
+        """
+        await self._note("record_slots", slots, f"{len(slots)} slots are lent")
+        while gone := [slot for slot in slots if not admission.is_lent(self._state, slot)]:
+            slots = [slot for slot in slots if slot not in gone]
+            await self._note("strike_slots", [slot.request for slot in gone], f"{len(gone)} were given back")
+        return slots
+
+    async def _note(self, activity: str, content: list[Slot] | list[str], summary: str) -> None:
+        try:
+            await workflow.execute_activity(activity, content, summary=summary, **RECORD)
+        except ActivityError as error:
+            # Whatever ails the record, lending must go on.
+            workflow.logger.error("The record of slots is not exact: %s", error.cause)
 
     async def _tell(self, slot: Slot) -> None:
         request = workflow.get_external_workflow_handle(request_id(slot.request))

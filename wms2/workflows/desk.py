@@ -86,6 +86,20 @@ class Desk:
         await break_off(task)
         raise Interrupted(self.take_the_word())
 
+    async def unless_host_is_lost(self, work: Awaitable[R]) -> R:
+        """The result of work on a submit host, unless a person says before that the host does not come back."""
+        task = asyncio.ensure_future(work)
+        try:
+            await workflow.wait_condition(lambda: task.done() or isinstance(self.asked, HostLostAction))
+        except asyncio.CancelledError:
+            # The chapter that waits is broken off itself.
+            await break_off(task)
+            raise
+        if task.done():
+            return await task
+        await break_off(task)
+        raise Interrupted(self.take_the_word())
+
     def check(self, asked: OperatorAction) -> None:
         """Refuse what does not fit, before anything is recorded."""
         if asked.action_id in self.state.handled_actions:

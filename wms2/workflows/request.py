@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from wms2.models.progress import DagOutcome, RoundProgress
     from wms2.models.request import RequestStatus
     from wms2.models.request_state import OpenRound, RequestState
-    from wms2.temporal.queues import WORKFLOWS, host_queue, watch_queue
+    from wms2.temporal.queues import WORKFLOWS, host_queue, planning_queue, watch_queue
     from wms2.temporal.retries import FOLLOW, HOST, RECORD, on_the_host
     from wms2.workflows.clerk import WMS2
     from wms2.workflows.desk import Interrupted, NeedsAPerson
@@ -194,9 +194,10 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
             sizing=self.state.known_sizing,
             idle_jobs=self.state.slot_idle_jobs,
         )
-        planned = await self.call(
-            "plan_round", order, result=PlannedRoundReport, queue=host_queue(host), preset=HOST,
-            summary=f"Plan round {order.round} on {host}",
+        queue = planning_queue(host) if self.next.from_catalogues else host_queue(host)
+        planned: PlannedRoundReport = await self.unless_host_is_lost(
+            self.call("plan_round", order, result=PlannedRoundReport, queue=queue, preset=HOST,
+                      summary=f"Plan round {order.round} on {host}")
         )  # fmt: skip
         self.state.open_round = OpenRound(
             number=order.round, folder=planned.folder, host=host, pilot=pilot, units=planned.work_units,
@@ -351,7 +352,7 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
         """Act on what was asked during a wait."""
         if isinstance(asked, HostLostAction):
             await self.give_the_host_up(asked)
-            await self.hold(asked.words, close_round=True, actor=asked.actor)
+            await self.hold(asked.words, close_round=self.state.open_round is not None, actor=asked.actor)
             return
         await self.stop_the_dag(asked.words, asked.actor)
         if asked.action is Action.STOP:
@@ -417,10 +418,14 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
         return True
 
     async def give_the_host_up(self, asked: HostLostAction) -> None:
-        """Nothing more is asked of it. The DAG may still run there: what it does from now on counts for nothing."""
+        """Nothing more is asked of it. The DAG may still run there: what it does from now on counts for nothing.
+
+        A plan that the host recorded and nobody heard of is withdrawn when the request goes on.
+        """
         await self.audit(asked, {"host": asked.host})
-        self.round.host_lost, self.round.dag, self.round.failed_dag = True, None, None
-        self.state.release_closes_round = True
+        if round_ := self.state.open_round:
+            round_.host_lost, round_.dag, round_.failed_dag = True, None, None
+            self.state.release_closes_round = True
 
     async def stay_held(self, reason: str, actor: str = WMS2) -> None:
         self.state.held_reason = reason

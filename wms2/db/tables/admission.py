@@ -23,7 +23,7 @@ class AdmissionWordRow(Table):
 
 
 class SlotRow(Table):
-    """The slot that a request has: written before a round is planned or submitted, gone before it is given back."""
+    """The slot that a request has: written before it is told of it, gone before it is given back."""
 
     __tablename__ = "slots"
 

@@ -43,7 +43,6 @@ class DagRow(Table):
     attempt: Mapped[int]
     dag_file_path: Mapped[Words]
     submit_dir: Mapped[Words]
-    submit_host: Mapped[str | None] = mapped_column(String(255))
     rescue_dag_path: Mapped[Words | None]
     dagman_cluster_id: Mapped[Number | None]
     schedd_name: Mapped[str | None] = mapped_column(String(255))
