@@ -127,7 +127,7 @@ class Settings(BaseSettings):
     """How often ReqMgr2 is asked for new requests, and told how far the others are."""
     cric_url: str | None = None
     dbs_calls_per_sec: float = Field(default=100, gt=0)
-    """How many calls of DBS a second a process may make, for all requests together."""
+    """How many calls of DBS a second a worker may make with its planners, for all requests; so the three others."""
     rucio_calls_per_sec: float = Field(default=100, gt=0)
     reqmgr2_calls_per_sec: float = Field(default=10, gt=0)
     cric_calls_per_sec: float = Field(default=5, gt=0)

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from wms2.adapters.connect import connect_dbs, connect_rucio
+from wms2.adapters.connect import Turns, connect_dbs, connect_rucio
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.config import Settings
@@ -74,6 +74,8 @@ class Assignment(Model):
     """Those that the pool knows."""
     settings: Settings
     planning: PlanningSettings
+    turns: Turns | None = None
+    """What the worker and all its planners call of services together is limited; None where it plans alone."""
 
 
 class Answer(Model):
@@ -248,7 +250,8 @@ async def plan(assignment: Assignment) -> PlannedRoundReport:
     """Carry an assignment out, here."""
     settings = assignment.settings
     engine = connect(settings.needed("database_url"))
-    async with connect_dbs(settings) as dbs, connect_rucio(settings) as rucio:
+    turns = assignment.turns
+    async with connect_dbs(settings, turns) as dbs, connect_rucio(settings, turns) as rucio:
         return await Planner(engine, dbs, rucio, assignment).plan()
 
 

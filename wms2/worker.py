@@ -50,7 +50,7 @@ from wms2.activities.sweeping import Sweeper
 from wms2.activities.time_limits import TimeLimitActivities
 from wms2.activities.undo import UndoActivities
 from wms2.adapters.condor import Condor
-from wms2.adapters.connect import connect_cric, connect_dbs, connect_reqmgr2, connect_rucio
+from wms2.adapters.connect import Turns, connect_cric, connect_dbs, connect_reqmgr2, connect_rucio
 from wms2.adapters.job_credentials import job_credentials_of
 from wms2.adapters.messenger import Messenger, messenger_of
 from wms2.config import Settings
@@ -145,10 +145,11 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
     engine = connect_database(settings.needed("database_url"))
     engine = telling(engine, messenger.contacts if messenger else None)
     condor = Condor(settings.condor_environment())
-    dbs, rucio = connect_dbs(settings), connect_rucio(settings)
+    turns = Turns.new()
+    dbs, rucio = connect_dbs(settings, turns), connect_rucio(settings, turns)
     planning = planning_settings(settings)
     closing = ClosingActivities(engine, planning.target_job_sec)
-    planner = PlanningActivities(engine, condor, settings, planning)
+    planner = PlanningActivities(engine, condor, settings, planning, turns)
     rounds = (
         planner,
         closing,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import Engine, select
 
-from tests.integration.publishing import LIMITS, SITE, Publisher, dataset_of, produced_unit
+from tests.integration.publishing import LIMITS, SITE, TAPE, Publisher, dataset_of, produced_unit
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.core.blocks import BlockLimits
@@ -69,10 +69,10 @@ class World:
         """Rucio's own: files that came to a block under a rule get their locks from one of them."""
         self.control("POST", "rucio/daemons")
 
-    async def killed(self, database_url: str, rucio_url: str, units: int, every: int) -> list[str]:
-        """Requests whose publishers were killed, each at another step; see `publishing`."""
+    async def killed(self, database_url: str, rucio_url: str, tale: str, every: int = 1) -> list[str]:
+        """Requests whose publishers were killed, each at another step; see `dying_publisher`."""
         urls = (database_url, f"{self.url}/dbs", rucio_url)
-        command = [sys.executable, "-m", "tests.integration.publishing", *urls, str(units), str(every)]
+        command = [sys.executable, "-m", "tests.integration.dying_publisher", *urls, tale, str(every)]
         process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
         told, _ = await process.communicate()
         assert process.returncode == 0
@@ -85,6 +85,34 @@ class World:
         await self.assert_in_place(request, units)
 
     async def assert_in_place(self, request: str, units: int) -> None:
+        for block in self.blocks(request):
+            (rule,) = await self.rucio.rules_of(block.block_name)
+            assert (rule.rse_expression, rule.id) == (SITE, block.source_rule_id)
+            assert (rule.state, rule.locks_ok, rule.expires_at) == ("OK", block.files, None)
+        await self.assert_announced(request, units)
+
+    async def assert_placed(self, request: str, units: int) -> None:
+        """Each work unit is once in a block, which is elsewhere under one rule and let go where it was made."""
+        for block in self.blocks(request):
+            rules = {rule.rse_expression: rule for rule in await self.rucio.rules_of(block.block_name)}
+            source, wanted = rules.pop(SITE), rules.pop(TAPE)
+            assert (source.id, [wanted.id]) == (block.source_rule_id, list(block.transfer_rule_ids))
+            assert source.expires_at is not None
+            assert (wanted.state, wanted.locks_ok, wanted.expires_at) == ("OK", block.files, None)
+            assert rules == {}
+        await self.assert_announced(request, units)
+
+    async def assert_taken_back(self, request: str) -> None:
+        """Nobody reads its files, and no rule holds them for longer than a deleted one lives."""
+        for block in self.blocks(request):
+            assert block.status is OutputBlockStatus.INVALIDATED
+            for rule in await self.rucio.rules_of(block.block_name):
+                assert rule.expires_at is not None
+        assert await self.dbs.dataset_access(dataset_of(request)) in (None, "INVALID")
+        assert await self.dbs.events_of_files(dataset_of(request)) == {}
+        assert self.status(request) is OutputStatus.INVALIDATED
+
+    async def assert_announced(self, request: str, units: int) -> None:
         order, made = OutputOrder(request=request, dataset=dataset_of(request)), self.blocks(request)
         expected = {file.lfn for k in range(units) for file in produced_unit(request, k).files}
         in_dbs: list[str] = []
@@ -92,9 +120,7 @@ class World:
             lfns = await self.dbs.block_files(block.block_name)
             in_dbs += lfns
             assert set(await self.rucio.file_places([block.block_name])) == set(lfns)
-            rules = await self.rucio.rules_of(block.block_name)
-            assert [(rule.rse_expression, rule.id) for rule in rules] == [(SITE, block.source_rule_id)]
-            assert (rules[0].state, rules[0].locks_ok, block.files) == ("OK", len(lfns), len(lfns))
+            assert block.files == len(lfns)
             late = Replica(lfn="/store/mc/late.root", size_bytes=1, adler32="00000001")
             with pytest.raises(Refused, match="closed"):
                 await self.rucio.add_files(block.block_name, SITE, [late])

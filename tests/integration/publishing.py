@@ -1,34 +1,19 @@
-"""What tests of outputs share: a request with work units, and hands that bring its files to their readers.
+"""What tests of outputs share: a request with work units, and hands that bring its files to their readers."""
 
-Run as `publishing DATABASE_URL DBS_URL RUCIO_URL UNITS EVERY` it publishes request after request: the first is killed
-by SIGKILL at its first step, the next ones EVERY steps later each, a step being the moment after a call of a service or
-a record. Each is then published by somebody else. It ends with the first request that nothing killed, and prints their
-names.
-"""
-
-import asyncio
-import json
-import os
-import signal
-import sys
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Engine
 from temporalio.testing import ActivityEnvironment
 
 from tests.factories import simulation
 from tests.integration.test_database import planned
-from tests.stand_in import rucio_at
-from wms2.activities.database import DatabaseActivities
 from wms2.activities.outputs import OutputActivities
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
-from wms2.adapters.service import Service
 from wms2.core.blocks import BlockLimits, Load
 from wms2.db import credit, ledger, requests
-from wms2.db.session import connect, transaction
+from wms2.db.session import transaction
 from wms2.errors import Unavailable
 from wms2.models.ledger import ProducedUnit
 from wms2.models.messages import OutputAnnounced, OutputOrder
@@ -37,7 +22,7 @@ from wms2.models.output_steps import Placed, Protected, Registered
 from wms2.models.request import Request
 
 NO_WAIT = timedelta(0)
-SITE = "T2_US_Purdue"
+SITE, TAPE = "T2_US_Purdue", "T1_US_FNAL_Tape"
 LIMITS = BlockLimits(Load(files=3, size_bytes=10**9, lumis=1000))
 """Three files in a block, so that few work units make several."""
 
@@ -123,77 +108,3 @@ class Publisher:
             except Unavailable:
                 continue
         return await self.publish(order)
-
-
-def die_at(place: int) -> None:
-    """After that many calls and records, and before the next."""
-    moments = 0
-
-    def moment() -> None:
-        nonlocal moments
-        moments += 1
-        if moments == place:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def mortal(function: Callable[..., Any]) -> Callable[..., Any]:
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            answer = await function(*args, **kwargs)
-            moment()
-            return answer
-
-        return call
-
-    Service.call = mortal(Service.call)  # type: ignore[method-assign]
-    DatabaseActivities.record = mortal(DatabaseActivities.record)  # type: ignore[method-assign]
-
-
-class Urls(NamedTuple):
-    database: str
-    dbs: str
-    rucio: str
-
-
-async def _publish(urls: Urls, order: OutputOrder) -> None:
-    async with Dbs(urls.dbs) as dbs, rucio_at(urls.rucio) as rucio:
-        await Publisher(connect(urls.database), dbs, rucio).publish(order)
-
-
-def _ended(urls: Urls, order: OutputOrder, place: int | None) -> int:
-    """How a process ended that published, and was to die at that place."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            if place is not None:
-                die_at(place)
-            asyncio.run(_publish(urls, order))
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _begun(database_url: str, request: Request, units: int) -> OutputOrder:
-    engine = connect(database_url)
-    order = begin(engine, request, units)
-    produce(engine, request.request_name, *range(units))
-    # Children must not share its connections.
-    engine.dispose()
-    return order
-
-
-def main(urls: Urls, units: int, every: int) -> None:
-    names: list[str] = []
-    survived = False
-    while not survived:
-        place = 1 + every * len(names)
-        order = _begun(urls.database, made_request(f"killed_{place}"), units)
-        ended = _ended(urls, order, place)
-        survived = ended == 0
-        assert survived or (ended == -signal.SIGKILL and not _ended(urls, order, None))
-        names.append(order.request)
-    print(json.dumps(names))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main(Urls(*sys.argv[1:4]), *map(int, sys.argv[4:]))

@@ -14,6 +14,7 @@ from tests.integration.output_world import World
 from tests.integration.publishing import (
     LIMITS,
     SITE,
+    TAPE,
     begin,
     dataset_of,
     made_request,
@@ -34,7 +35,6 @@ from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStatus
 from wms2.models.rule import Replica
 
 DATASET = dataset_of("simulation")
-TAPE = "T1_US_FNAL_Tape"
 
 
 async def test_what_is_credited_is_protected_at_once_registered_with_its_block_and_in_the_end_announced(
@@ -132,10 +132,19 @@ async def test_whatever_call_breaks_trying_again_gives_the_same(world: World, ki
 async def test_a_publisher_killed_between_any_two_calls_is_followed_by_one_who_ends_it_exactly(
     world: World, database_url: str
 ) -> None:
-    names = await world.killed(database_url, f"{world.url}/rucio", units=4, every=1)
+    names = await world.killed(database_url, f"{world.url}/rucio", "published")
     assert len(names) > 20
     for name in names:
         await world.assert_published(name, 4)
+
+
+async def test_who_brings_blocks_elsewhere_and_is_killed_between_any_two_calls_is_followed_by_one_who_ends_it(
+    world: World, database_url: str
+) -> None:
+    names = await world.killed(database_url, f"{world.url}/rucio", "placed")
+    assert len(names) > 40
+    for name in names:
+        await world.assert_placed(name, 4)
 
 
 async def test_destinations_are_asked_for_once_a_block_and_the_source_is_let_go_when_all_hold_it(

@@ -24,6 +24,7 @@ from tests.integration.output_world import World
 from tests.integration.publishing import (
     LIMITS,
     SITE,
+    TAPE,
     Publisher,
     begin,
     dataset_of,
@@ -56,7 +57,7 @@ from wms2.workflows.undo import UndoWorkflow
 # The first one may have to install Rucio.
 pytestmark = [pytest.mark.timeout(2 * POOL_LIMIT_SEC), pytest.mark.xdist_group("real_rucio")]
 
-TAPE, DISKS = "T1_US_FNAL_Tape", "T2_DE_DESY|T2_CH_CERN"
+DISKS = "T2_DE_DESY|T2_CH_CERN"
 A_DAY = timedelta(days=1)
 LOOK_SEC = 0.1
 
@@ -334,7 +335,7 @@ async def test_what_was_made_at_its_destination_stays_there_under_one_rule(world
 async def test_a_publisher_killed_between_two_calls_is_followed_by_one_who_ends_it_exactly(
     world: RealWorld, database_url: str
 ) -> None:
-    names = await world.killed(database_url, world.real.url, units=4, every=10)
+    names = await world.killed(database_url, world.real.url, "published", every=10)
     assert len(names) > 4
     world.run_daemons()
     for name in names:

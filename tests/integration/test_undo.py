@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from tests.integration.output_world import World
-from tests.integration.publishing import SITE, begin, dataset_of, made_request, produce, produced_unit
+from tests.integration.publishing import SITE, TAPE, begin, dataset_of, made_request, produce, produced_unit
 from wms2.activities.cleanups import CleanupActivities
 from wms2.activities.undo import UndoActivities
 from wms2.config import Settings
@@ -26,7 +26,6 @@ from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 from wms2.temporal.ids import undo_id
 
-TAPE = "T1_US_FNAL_Tape"
 ORDER = UndoOrder(request="simulation", actor="operator", reason="wrong conditions", action_id="deed")
 STEPS = ["protect", "register", "place", "finish", "place", "announce"]
 """Each brings the dataset one state further."""
@@ -134,6 +133,24 @@ async def test_whatever_call_breaks_in_between_the_next_try_ends_it(world: World
         assert await world.dbs.dataset_access(order.dataset) == "INVALID"
         place += 1
     assert place > 3
+
+
+async def test_what_a_publisher_killed_between_any_two_calls_has_told_is_taken_back(
+    world: World, database_url: str
+) -> None:
+    names = await world.killed(database_url, f"{world.url}/rucio", "given up")
+    assert len(names) > 40
+    for name in names:
+        await world.assert_taken_back(name)
+
+
+async def test_who_takes_back_and_is_killed_between_any_two_calls_is_followed_by_one_who_ends_it(
+    world: World, database_url: str
+) -> None:
+    names = await world.killed(database_url, f"{world.url}/rucio", "taken back")
+    assert len(names) > 10
+    for name in names:
+        await world.assert_taken_back(name)
 
 
 async def extend(world: World) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import threading
 import time
 import tracemalloc
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pydantic import TypeAdapter
 from tests.patience import PATIENCE_SEC
 from tests.wire import Call, Line, Reply, Script, made_certificates, secure, wire
 from wms2.adapters.credentials import Certificate, Password, TokenFile
-from wms2.adapters.limits import RateLimit
+from wms2.adapters.limits import RateLimit, SharedRateLimit, new_turns
 from wms2.adapters.rucio import Rucio
 from wms2.adapters.service import LARGEST_ANSWER, Service, TimeLimits
 from wms2.adapters.silence import Silence
@@ -289,6 +291,30 @@ async def test_only_so_many_calls_are_made_in_a_second_whoever_makes_them() -> N
     # A second's worth goes at once, the other 30 follow one by one.
     assert begun[-1] - begun[0] >= 1.4
     assert all(later - begun[0] >= (number - 21) / 20 for number, later in enumerate(begun))
+
+
+def _take_turns(turns: int, count: int) -> None:
+    async def take() -> None:
+        limit = SharedRateLimit(per_sec=40, at_once=100, turns=turns)
+        for _ in range(count):
+            async with limit.turn():
+                pass
+
+    asyncio.run(take())
+
+
+def test_only_so_many_calls_are_made_in_a_second_by_all_processes_together() -> None:
+    turns = new_turns()
+    processes = [get_context("fork").Process(target=_take_turns, args=(turns, 30)) for _ in range(4)]
+    since = time.monotonic()
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    # A second's worth goes at once, the other 80 follow one by one.
+    assert time.monotonic() - since >= 1.9
+    os.close(turns)
 
 
 def certificate(folder: Path, name: str) -> Certificate:

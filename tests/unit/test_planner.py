@@ -12,12 +12,31 @@ from temporalio.exceptions import ApplicationError
 from tests.patience import PATIENCE_SEC
 from wms2.activities import planning
 from wms2.activities.planning import PLANNER, run_planner
+from wms2.adapters.connect import Turns, connect_dbs, connect_rucio
 from wms2.config import Settings
+from wms2.errors import Unavailable
 from wms2.models.messages import PlanOrder
 from wms2.models.next_round import Need, NextRound
 from wms2.planner import Assignment, PlanningSettings
 
 NOBODY = "postgresql://wms2@127.0.0.1:1/wms2"
+CALLING = """
+import asyncio, sys
+from wms2.adapters.connect import connect_dbs, connect_rucio
+from wms2.errors import Unavailable
+from wms2.planner import Answer, Assignment
+
+async def call(assignment):
+    for connect in (connect_dbs, connect_rucio):
+        async with connect(assignment.settings, assignment.turns) as service:
+            try:
+                await service.call("GET", "anything")
+            except Unavailable:
+                pass
+
+asyncio.run(call(Assignment.model_validate_json(sys.stdin.buffer.read())))
+print(Answer(message="called").model_dump_json())
+"""
 
 
 def assignment(home: Path, worker: int) -> Assignment:
@@ -79,3 +98,21 @@ async def test_a_planner_that_nobody_waits_for_any_more_is_ended(
         await waiting
     with pytest.raises(ProcessLookupError):
         os.kill(int(str(pid_file.readlink())), 0)
+
+
+async def test_what_planners_call_counts_for_the_limit_of_their_worker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(planning, "PLANNER", (sys.executable, "-c", CALLING))
+    alone = assignment(tmp_path, os.getpid())
+    rare = alone.settings.model_copy(update={"dbs_calls_per_sec": 0.01, "rucio_calls_per_sec": 0.01})
+    turns = Turns.new()
+    answer = await run_planner(alone.model_copy(update={"settings": rare, "turns": turns}))
+    assert answer.message == "called"
+    for connect in (connect_dbs, connect_rucio):
+        async with connect(rare, turns) as service:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(service.call("GET", "anything"), 0.5)
+        async with connect(rare, Turns.new()) as service:
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(service.call("GET", "anything"), PATIENCE_SEC)

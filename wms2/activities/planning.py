@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from wms2.activities.database import DatabaseActivities
 from wms2.adapters.condor import Condor
+from wms2.adapters.connect import Turns
 from wms2.config import Settings
 from wms2.db.admission import record_slot
 from wms2.models.messages import PlannedRoundReport, PlanOrder
@@ -24,12 +25,18 @@ PLANNER = (sys.executable, "-P", "-m", "wms2.planner")
 
 class PlanningActivities(DatabaseActivities):
     def __init__(
-        self, engine: Engine, condor: Condor, settings: Settings, planning: PlanningSettings
+        self,
+        engine: Engine,
+        condor: Condor,
+        settings: Settings,
+        planning: PlanningSettings,
+        turns: Turns | None = None,
     ) -> None:
         super().__init__(engine)
         self._condor = condor
         self._settings = settings
         self._planning = planning
+        self._turns = turns
 
     @activity.defn
     async def plan_round(self, order: PlanOrder) -> PlannedRoundReport:
@@ -41,6 +48,7 @@ class PlanningActivities(DatabaseActivities):
             sites=tuple(await self._condor.sites()),
             settings=self._settings,
             planning=self._planning,
+            turns=self._turns,
         )
         answer = await run_planner(assignment)
         if answer.report is None:
@@ -51,7 +59,9 @@ class PlanningActivities(DatabaseActivities):
 
 async def run_planner(assignment: Assignment) -> Answer:
     """What the planner says. It ends with its caller, also when that is cancelled or killed."""
-    planner = await asyncio.create_subprocess_exec(*PLANNER, stdin=PIPE, stdout=PIPE)
+    turns = assignment.turns
+    inherited = (turns.dbs, turns.rucio) if turns else ()
+    planner = await asyncio.create_subprocess_exec(*PLANNER, stdin=PIPE, stdout=PIPE, pass_fds=inherited)
     try:
         said, _ = await planner.communicate(assignment.model_dump_json().encode())
     finally:

@@ -1,14 +1,17 @@
 """The services of the settings: which URL, who we are there, how much of them we take.
 
-Each is made once in a process, so that all requests share its connections and its limit.
+Each is made once in a process, so that all requests share its connections and its limit. What other processes call as
+well shares the limit with them by its `turns`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from wms2.adapters.credentials import Certificate, Password, TokenFile
 from wms2.adapters.cric import Cric
 from wms2.adapters.dbs import Dbs
-from wms2.adapters.limits import RateLimit
+from wms2.adapters.limits import RateLimit, SharedRateLimit, new_turns
 from wms2.adapters.reqmgr2 import CONFIG_CACHE, ReqMgr2
 from wms2.adapters.rucio import Rucio
 from wms2.adapters.service import AT_ONCE
@@ -16,15 +19,27 @@ from wms2.config import Settings
 from wms2.errors import UserError
 
 
-def connect_dbs(settings: Settings) -> Dbs:
-    limit = RateLimit(settings.dbs_calls_per_sec, AT_ONCE)
+@dataclass(frozen=True)
+class Turns:
+    """File descriptors by which a worker and the processes that it starts share the limits of services."""
+
+    dbs: int
+    rucio: int
+
+    @classmethod
+    def new(cls) -> Turns:
+        return cls(new_turns(), new_turns())
+
+
+def connect_dbs(settings: Settings, turns: Turns | None = None) -> Dbs:
+    limit = _limit(settings.dbs_calls_per_sec, turns.dbs if turns else None)
     if settings.dbs_url is None:
         return Dbs(f"{settings.needed('services_url')}/dbs", limit=limit)
     return Dbs(settings.dbs_url, our_credentials(settings), limit)
 
 
-def connect_rucio(settings: Settings) -> Rucio:
-    limit = RateLimit(settings.rucio_calls_per_sec, AT_ONCE)
+def connect_rucio(settings: Settings, turns: Turns | None = None) -> Rucio:
+    limit = _limit(settings.rucio_calls_per_sec, turns.rucio if turns else None)
     if settings.rucio_url is None:
         # The stand-in of the local stack, which guards nothing.
         password = settings.rucio_password or settings.rucio_account
@@ -56,6 +71,10 @@ def our_credentials(settings: Settings) -> Certificate | TokenFile | None:
     if settings.certificate is not None:
         return Certificate(settings.certificate, settings.key)
     return TokenFile(settings.token_file) if settings.token_file is not None else None
+
+
+def _limit(per_sec: float, turns: int | None) -> RateLimit:
+    return RateLimit(per_sec, AT_ONCE) if turns is None else SharedRateLimit(per_sec, AT_ONCE, turns)
 
 
 def _rucio_login(settings: Settings) -> Password | Certificate | TokenFile:
