@@ -65,7 +65,7 @@ from wms2.models.messages import TimeLimits
 from wms2.planner import PlanningSettings
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
-from wms2.temporal.connection import until_renewed
+from wms2.temporal.connection import Credentials
 from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.logs import LogContext
@@ -343,12 +343,14 @@ async def run_worker(settings: Settings, host: str | None, metrics_port: int | N
         loop.add_signal_handler(wanted, stop.set)
     runtime = sdk_runtime(metrics_port, str(settings.metrics_address))
     async with watched():
+        credentials = Credentials(settings)
         client = await _wait_for_temporal(settings, runtime, stop)
         if client is None:
             return False
         hands = build_hands(settings, client, messenger)
         workers = build_workers(client, hands, host, settings.max_dagmans)
-        return await _serve(workers, _beside(hands, host), until_renewed(settings), stop, host or CENTRAL)
+        renewal = credentials.wait_for_renewal()
+        return await _serve(workers, _beside(hands, host), renewal, stop, host or CENTRAL)
 
 
 def _beside(hands: Hands, host: str | None) -> list[Coroutine[Any, Any, None]]:

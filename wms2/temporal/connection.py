@@ -19,7 +19,7 @@ LOOK_EVERY_SEC = 10.0
 
 
 class Credentials:
-    """The files by which Temporal knows WMS2, and WMS2 knows Temporal."""
+    """The files by which Temporal knows WMS2, and WMS2 knows Temporal. To be made before the connection is."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -40,6 +40,11 @@ class Credentials:
             return None
         self._known = found
         return client
+
+    async def wait_for_renewal(self) -> None:
+        """Returns when they were renewed and Temporal takes them; not at all where they never are."""
+        while await self.renewed() is None:
+            await asyncio.sleep(LOOK_EVERY_SEC)
 
     def _digest(self) -> bytes | None:
         """None while one of the files cannot be read."""
@@ -83,10 +88,3 @@ class Connection:
         if client := await self._credentials.renewed():
             log.info("connected to Temporal anew, with the credentials that were renewed")
             self._client = client
-
-
-async def until_renewed(settings: Settings) -> None:
-    """Returns when the credentials were renewed and Temporal takes them; not at all where they never are."""
-    credentials = Credentials(settings)
-    while await credentials.renewed() is None:
-        await asyncio.sleep(LOOK_EVERY_SEC)
