@@ -65,11 +65,13 @@ from wms2.models.messages import TimeLimits
 from wms2.planner import PlanningSettings
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
+from wms2.temporal.connection import Credentials
 from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.logs import LogContext
 from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, planning_queue, watch_queue
 from wms2.temporal.runtime import sdk_runtime
+from wms2.watchdog import watched
 from wms2.workflows.admission import AdmissionWorkflow
 from wms2.workflows.chains import ChainWorkflow
 from wms2.workflows.hosts import HostsWorkflow
@@ -88,6 +90,8 @@ GRACE = timedelta(seconds=10)
 HEARTBEAT_THROTTLE = timedelta(seconds=5)
 """How late a follower may learn that it is to stop."""
 CONNECT_AGAIN_SEC = 2.0
+CENTRAL = "no submit host"
+"""What a worker calls itself that serves none."""
 SERVICE_SLOTS = 100
 """How many activities may wait for outside services at once."""
 PLANNING_SLOTS = 50
@@ -280,14 +284,17 @@ def make_replayer() -> Replayer:
     )
 
 
-def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Worker]:
-    """A worker for each queue of this host; the watch queue has room for a follower of every DAG."""
+def build_workers(client: Client, hands: Hands, host: str | None, dags: int) -> list[Worker]:
+    """A worker for each queue of this host; the watch queue has room for a follower of every DAG.
+
+    Without a host, for those alone that every worker serves.
+    """
     shared: dict[str, Any] = {
         "graceful_shutdown_timeout": GRACE,
         "max_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,
         "default_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,
     }
-    return [
+    everywhere = [
         Worker(
             client,
             task_queue=WORKFLOWS,
@@ -306,6 +313,11 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
             interceptors=[LogContext(), Heartbeats(), Delays()],
             **shared,
         ),
+    ]
+    if host is None:
+        return everywhere
+    return [
+        *everywhere,
         Worker(
             client,
             task_queue=host_queue(host),
@@ -332,8 +344,11 @@ def build_workers(client: Client, hands: Hands, host: str, dags: int) -> list[Wo
     ]
 
 
-async def run_worker(settings: Settings, host: str, metrics_port: int | None) -> None:
-    """Serve all queues of this host until SIGTERM or SIGINT; activities then have ten seconds to end."""
+async def run_worker(settings: Settings, host: str | None, metrics_port: int | None) -> bool:
+    """Serve all queues of this host until SIGTERM or SIGINT; activities then have ten seconds to end.
+
+    Without a host, what needs none. Whether the process is to begin anew, with credentials that were renewed.
+    """
     messenger = messenger_of(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -341,24 +356,47 @@ async def run_worker(settings: Settings, host: str, metrics_port: int | None) ->
     for wanted in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(wanted, stop.set)
     runtime = sdk_runtime(metrics_port, str(settings.metrics_address))
-    client = await _wait_for_temporal(settings, runtime, stop)
-    if client is None:
-        return
-    hands = build_hands(settings, client, messenger)
-    workers = build_workers(client, hands, host, settings.max_dagmans)
-    log.info("worker on %s: serving %s", host, ", ".join(worker.task_queue for worker in workers))
+    async with watched():
+        credentials = Credentials(settings)
+        client = await _wait_for_temporal(settings, runtime, stop)
+        if client is None:
+            return False
+        hands = build_hands(settings, client, messenger)
+        workers = build_workers(client, hands, host, settings.max_dagmans)
+        renewal = credentials.wait_for_renewal()
+        return await _serve(workers, _beside(hands, host), renewal, stop, host or CENTRAL)
+
+
+def _beside(hands: Hands, host: str | None) -> list[Coroutine[Any, Any, None]]:
+    """What a submit host needs beside answers to Temporal."""
+    if host is None:
+        return []
+    chores = [hands.announce(host), hands.sweep()]
+    return chores if hands.refresh is None else [*chores, hands.refresh(host)]
+
+
+async def _serve(
+    workers: Sequence[Worker],
+    chores: Sequence[Coroutine[Any, Any, None]],
+    renewal: Coroutine[Any, Any, None],
+    stop: asyncio.Event,
+    where: str,
+) -> bool:
+    """Until it is to stop, or the renewal is there: whether it was the latter."""
+    log.info("worker on %s: serving %s", where, ", ".join(worker.task_queue for worker in workers))
     async with asyncio.TaskGroup() as tasks:
         for worker in workers:
             tasks.create_task(worker.run())
-        beside = [tasks.create_task(hands.announce(host)), tasks.create_task(hands.sweep())]
-        if hands.refresh is not None:
-            beside.append(tasks.create_task(hands.refresh(host)))
-        await stop.wait()
-        log.info("worker on %s: stopping", host)
-        for task in beside:
+        beside = [tasks.create_task(chore) for chore in chores]
+        renewed, stopped = tasks.create_task(renewal), tasks.create_task(stop.wait())
+        await asyncio.wait({renewed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        begins_anew = not stop.is_set()
+        log.info("worker on %s: %s", where, "credentials were renewed" if begins_anew else "stopping")
+        for task in (*beside, renewed, stopped):
             task.cancel()
         await asyncio.gather(*(worker.shutdown() for worker in workers))
-    log.info("worker on %s: stopped", host)
+    log.info("worker on %s: stopped", where)
+    return begins_anew
 
 
 async def _wait_for_temporal(settings: Settings, runtime: Runtime, stop: asyncio.Event) -> Client | None:

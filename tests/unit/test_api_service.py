@@ -46,7 +46,7 @@ def test_who_waits_for_temporal_together_is_told_together(
         return list(answers)
 
     monkeypatch.setattr("wms2.api.service.ANSWER_SEC", 0.5)
-    monkeypatch.setattr("wms2.api.service.connect", never)
+    monkeypatch.setattr("wms2.temporal.connection.connect", never)
     assert {type(answer) for answer in asyncio.run(all_ask())} == {TimeoutError}
     assert len(attempts) < MANY
 

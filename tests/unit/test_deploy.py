@@ -267,10 +267,11 @@ async def answer(running: uvicorn.Server, peer: str, headers: dict[str, str]) ->
         return (await client.get("/api/v1/nowhere", headers=headers)).status_code
 
 
-def test_no_container_is_a_worker_as_dagman_runs_its_scripts_on_the_submit_host() -> None:
-    assert not [
-        name for name, service in COMPOSE["services"].items() if "worker" in service.get("command", ())
-    ]
+def test_no_container_is_a_submit_host_as_dagman_runs_its_scripts_there() -> None:
+    commands = [service.get("command", ()) for service in COMPOSE["services"].values()]
+    workers = [command for command in commands if "worker" in command]
+    assert workers
+    assert all("--central" in command for command in workers)
 
 
 def test_what_the_compose_file_is_started_with_is_written_in_its_head() -> None:
@@ -290,6 +291,20 @@ async def test_a_worker_has_all_that_it_needs_in_the_settings_of_its_unit(settin
     hands = build_hands(settings, client=None, messenger=None)  # type: ignore[arg-type]
     assert hands.host
     assert hands.refresh is not None
+
+
+def test_the_worker_of_the_compose_file_comes_up_with_the_settings_of_submit_hosts(settings_of: Any) -> None:
+    service = COMPOSE["services"]["wms2-worker"]
+    assert service["env_file"] == ["wms2/wms2.env"]
+    of_hosts = given((DEPLOY / "systemd/wms2.env").read_text(encoding="utf-8"))
+    settings = settings_of(of_hosts | of_the_service("wms2-worker"))
+    assert settings.needed("temporal_address") == "temporal:7233"
+    assert settings.needed("database_url") == "postgresql+psycopg://wms2:secret@postgresql:5432/wms2"
+    assert settings.dbs_url == of_hosts["WMS2_DBS_URL"]
+    assert f"{settings.submit_root}/".startswith(service["volumes"][1].rpartition(":")[2])
+    assert build_hands(settings, client=None, messenger=None).services  # type: ignore[arg-type]
+    [published] = service["ports"]
+    assert published.rpartition(":")[2] == service["command"][-1]
 
 
 # Commands
@@ -321,6 +336,8 @@ def test_a_unit_comes_back_by_itself_and_may_do_little(path: Path) -> None:
     unit.read(path)
     service = unit["Service"]
     assert service["Restart"] == "always"
+    assert int(service["WatchdogSec"]) >= 60
+    assert service["NotifyAccess"] == "main"
     assert service["User"] == "wms2"
     assert service["NoNewPrivileges"] == "yes"
     assert service["ProtectSystem"] == "strict"

@@ -13,6 +13,7 @@ from wms2.api.config import ApiConfig
 from wms2.api.tls import PeerProtocol, server_context
 from wms2.config import Settings
 from wms2.errors import UserError
+from wms2.watchdog import watched
 
 CALLS_AT_ONCE = 200
 KEEP_ALIVE_SEC = 20
@@ -53,8 +54,13 @@ def serve(settings: Settings, config: ApiConfig) -> None:
     # What is there by now stays for good; looking through it for garbage would stop everybody for a tenth of a second.
     gc.freeze()
     try:
-        asyncio.run(running.serve())
+        asyncio.run(_serve(running))
     except SystemExit:
         raise UserError(
             f"{config.host}:{config.port} cannot be listened on; is another service there? choose another port"
         ) from None
+
+
+async def _serve(running: uvicorn.Server) -> None:
+    async with watched():
+        await running.serve()

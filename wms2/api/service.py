@@ -22,7 +22,7 @@ from wms2.db.session import connect as connect_database
 from wms2.door.direct import DirectDoor
 from wms2.errors import Silent, UserError
 from wms2.models.request import RequestRecord
-from wms2.temporal.client import connect
+from wms2.temporal.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,7 @@ class Service(DirectDoor):
         self._threads = ThreadPoolExecutor(THREADS, "api")
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, "api-files")
         self._document_threads = ThreadPoolExecutor(DOCUMENT_THREADS, "api-documents")
-        self._connected: Client | None = None
-        self._connecting = asyncio.Lock()
+        self._connection = Connection(settings)
 
     async def apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As any door does, while other calls are answered, and in bounded time: a TimeoutError after that."""
@@ -78,22 +77,17 @@ class Service(DirectDoor):
             threads.shutdown(wait=False, cancel_futures=True)
         self.engine.dispose()
 
-    async def _connect(self) -> Client:
+    async def _client(self) -> Client:
         try:
-            return await connect(self.settings)
+            # Whoever waits for another's attempt waits no longer than for their own.
+            async with asyncio.timeout(ANSWER_SEC):
+                return await self._connection.client()
         except UserError as error:
             # No mistake of the caller's, and nothing for them to read: it may name servers and files of ours.
             log.warning("Temporal cannot be called: %s", error)
             if isinstance(error, Silent):
                 raise Silent("Temporal does not answer; ask again in a moment") from None
             raise Silent("the service cannot call Temporal; its log tells those who run it why") from None
-
-    async def _client(self) -> Client:
-        # Whoever waits for another's attempt waits no longer than for their own.
-        async with asyncio.timeout(ANSWER_SEC), self._connecting:
-            if self._connected is None:
-                self._connected = await self._connect()
-            return self._connected
 
 
 async def _in_time(threads: ThreadPoolExecutor, work: Callable[[], R]) -> R:

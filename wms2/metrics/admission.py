@@ -6,13 +6,13 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
 from wms2.config import Settings
 from wms2.core.admission import AdmissionState
 from wms2.errors import UserError
-from wms2.temporal.client import connect
+from wms2.temporal.connection import Connection
 from wms2.temporal.ids import ADMISSION
 
 log = logging.getLogger(__name__)
@@ -25,9 +25,8 @@ class AdmissionQuestion:
     """Called in another thread than the loop's, it gives the state of admission; None when there is no answer."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-        self._settings = settings
         self._loop = loop
-        self._client: Client | None = None
+        self._connection = Connection(settings)
 
     def __call__(self) -> AdmissionState | None:
         asked = asyncio.run_coroutine_threadsafe(self._ask(), self._loop)
@@ -45,9 +44,8 @@ class AdmissionQuestion:
             return None
 
     async def _ask(self) -> AdmissionState:
-        if self._client is None:
-            async with asyncio.timeout(PATIENCE.total_seconds()):
-                self._client = await connect(self._settings)
-        handle = self._client.get_workflow_handle(ADMISSION)
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            client = await self._connection.client()
+        handle = client.get_workflow_handle(ADMISSION)
         state: AdmissionState = await handle.query("state", result_type=AdmissionState, rpc_timeout=PATIENCE)
         return state

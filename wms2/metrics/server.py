@@ -14,6 +14,7 @@ from wms2.db.session import connect
 from wms2.errors import UserError
 from wms2.metrics.admission import AdmissionQuestion
 from wms2.metrics.collector import SystemCollector
+from wms2.watchdog import watched
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ async def serve_metrics(settings: Settings, port: int) -> None:
             f"metrics cannot be served at {address}:{port}: {error.strerror}; choose another port with --port"
         ) from error
     log.info("metrics are at http://%s:%s/metrics", address, server.server_port)
-    await stop.wait()
+    async with watched():
+        await stop.wait()
     # In a thread: a scrape that is being answered still needs this loop.
     await asyncio.to_thread(server.shutdown)
     server.server_close()
