@@ -6,8 +6,18 @@ import os
 
 from post_script.files import clean, read_json
 from post_script.joblog import read_attempt, wall_seconds
-from post_script.names import MANIFEST, PILEUP, REMOVED, is_site_name, is_stop, job_report_path, report_path
-from post_script.outputs import MERGED, UNMERGED, own_files
+from post_script.names import (
+    MANIFEST,
+    MERGE_INPUT,
+    PILEUP,
+    REMOVED,
+    is_site_name,
+    is_stop,
+    job_report_path,
+    report_path,
+    role_of,
+)
+from post_script.outputs import MERGED, UNMERGED, own_files, possible_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,6 +190,19 @@ class Attempt:
             "pilot": pilot if isinstance(pilot, dict) else None,
             "site": report.get("site"),
         }
+
+    def left(self) -> list[dict[str, str]]:
+        """What may be on the storage of the site where it ran: of an attempt that left no word nobody else can say."""
+        if self.report is not None or not self.log.get("executed") or not self.site:
+            return []
+        if role_of(self.node) not in ("proc", "merge"):
+            return []
+        known = read_json(MANIFEST) or {}, read_json(MERGE_INPUT) or {}
+        reason = "it may be of an attempt that left no report"
+        return [
+            {"lfn": lfn, "site": self.site, "reason": reason}
+            for lfn in possible_files(*known, self.node, self.cluster)
+        ]
 
     def payload(self) -> dict[str, Any]:
         """The `cmssw` block of post.json: what the payload itself said."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from post_script.attempt import Attempt
 
 _FILE_KEYS = ("dataset", "lfn", "size_bytes", "events", "adler32", "lumis", "parents")
-_REPORT_NAME = re.compile(r"(proc_\d+|merge)\.(\d+)\.report\.json")
+_ATTEMPT_NAME = re.compile(r"(proc_\d+|merge)\.(\d+)\.(report|post)\.json")
 _LONGEST_REASON = 1000
 LFN = re.compile(r"/store(?:/[A-Za-z0-9_+=][A-Za-z0-9_.+=-]*)+")
 
@@ -83,24 +83,22 @@ def _not_accepted(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What attempts that were not accepted staged out, or could not take back: unmerged files, and merged ones.
 
-    No job removes merged files: that needs a look at the records.
+    Of those that left no report, what there may be. No job removes merged files: that needs a look at the records.
     """
     found: dict[str, list[dict[str, Any]]] = {UNMERGED: [], MERGED: []}
     for name in sorted(os.listdir(".")):
-        match = _REPORT_NAME.fullmatch(name)
+        match = _ATTEMPT_NAME.fullmatch(name)
         if match and accepted.get(match.group(1)) != int(match.group(2)):
             base = MERGED if match.group(1) == "merge" else UNMERGED
             found[base] += _on_storage(read_json(name) or {}, manifest, base)
     return found[UNMERGED], found[MERGED]
 
 
-def _on_storage(report: dict[str, Any], manifest: dict[str, Any], base: str) -> list[dict[str, Any]]:
-    """The files that an attempt made and where they are, as far as its report can be understood."""
-    site = report.get("site")
-    if not is_site_name(site):
-        return []
-    files = [file for key in ("outputs", "left") for file in own_files(report.get(key), manifest, base)]
-    return [{"lfn": file["lfn"], "site": site} for file in files]
+def _on_storage(record: dict[str, Any], manifest: dict[str, Any], base: str) -> list[dict[str, Any]]:
+    """The files that an attempt made and where they are, as far as what is written of it can be understood."""
+    files = [file for key in ("outputs", "left") for file in own_files(record.get(key), manifest, base)]
+    placed = [{"lfn": file["lfn"], "site": file.get("site") or record.get("site")} for file in files]
+    return [file for file in placed if is_site_name(file["site"])]
 
 
 def is_produced(manifest: dict[str, Any]) -> bool:

@@ -185,6 +185,7 @@ def _post(attempt: Attempt, run: str) -> dict[str, Any]:
         "job": attempt.job(),
         "cmssw": attempt.payload(),
         "produced": None,
+        "left": attempt.left(),
     }
 
 

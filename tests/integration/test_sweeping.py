@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,11 +24,19 @@ from wms2.db.story import request_story
 from wms2.local.demo import merged_paths
 from wms2.local.sites import storage_folder
 from wms2.models.messages import ClosedRound, RoundOrder
+from wms2.models.plan import PilotPlan
+from wms2.models.progress import DagOutcome
 from wms2.models.removal import FileList, LeftFile
 
 pytestmark = pytest.mark.pool
 
 ABANDONED, UNCREDITED = "mg_000001", "mg_000002"
+
+
+def on_storage(round_: Round) -> set[Path]:
+    """All that is there of its request, whatever it is."""
+    found = (round_.settings.home / "storage").rglob(f"*{round_.request.digest8}_*")
+    return {path for path in found if not path.is_dir()}
 
 
 class LeavingRound(Round):
@@ -69,11 +78,6 @@ class LeavingRound(Round):
                 await asyncio.sleep(0.5)
         return read_list(self.folder / LEFT_FILE).files
 
-    def on_storage(self) -> set[Path]:
-        """All that is there of this request, whatever it is."""
-        found = (self.settings.home / "storage").rglob(f"*{self.request.digest8}_*")
-        return {path for path in found if not path.is_dir()}
-
     def listed(self) -> set[Path]:
         return self._paths(read_list(self.folder / SWEEP_FILE).files)
 
@@ -88,7 +92,7 @@ async def test_when_a_round_is_closed_storage_holds_exactly_its_credited_files_a
     closed = await round_.leave()
     assert (closed.units_produced, closed.units_abandoned, closed.discrepancies) == (1, 2, ())
     credited = set(merged_paths(stack.home, round_.folder))
-    before = round_.on_storage()
+    before = on_storage(round_)
     unmerged = {path for path in before if "unmerged" in path.parts}
     assert len(unmerged) == 5, "the jobs of three units, but for one that failed"
     assert before - unmerged - credited, "what was merged and is credited to nobody"
@@ -96,10 +100,36 @@ async def test_when_a_round_is_closed_storage_holds_exactly_its_credited_files_a
     assert round_.listed() == before - credited
 
     assert await round_.sweep() == ()
-    assert round_.on_storage() == credited
+    assert on_storage(round_) == credited
     with transaction(round_.by_hand.engine) as session:
         lfns = [f"/store{str(path).partition('/store')[2]}" for path in credited]
         assert credited_files(session, [*lfns, "/store/other"]) == set(lfns)
+
+
+async def test_what_an_evicted_job_had_staged_out_is_removed_though_no_report_came_back_from_it(
+    stack: Settings,
+) -> None:
+    request = small_simulation(
+        stack, "evicted", total_events=100, merge_target_bytes=10**6, step={"seconds_per_event": 0.15},
+        splitting_params={"events_per_job": 100, "events_per_lumi": 10},
+    )  # fmt: skip
+    round_ = Round(stack, request, pilot=PilotPlan(first_events=10, time_budget_sec=3600, tolerance=1e-9))
+    dag = await round_.start()
+    async with asyncio.timeout(PATIENCE_SEC):
+        # A pilot stages out portion by portion, so there is a long moment in which it is half done.
+        while not (staged := on_storage(round_)):
+            await asyncio.sleep(0.1)
+    subprocess.run(
+        ["condor_vacate_job", "-fast", "-constraint", f'CMS_RequestName == "{request.request_name}"'],
+        env=stack.condor_environment(), capture_output=True, check=True,
+    )  # fmt: skip
+    assert (await round_.finish(dag)).outcome is DagOutcome.COMPLETED
+    assert len(round_.attempts("proc_000000")) == 2
+    assert not list(
+        round_.folder.glob(f"mg_000000/proc_000000.{round_.attempts('proc_000000')[0]}.report.json")
+    )
+    assert not [path for path in staged if path.exists()]
+    assert on_storage(round_) == set(merged_paths(stack.home, round_.folder))
 
 
 async def test_a_credited_file_stays_even_when_a_cleanup_lists_it(stack: Settings) -> None:
@@ -117,7 +147,7 @@ async def test_a_credited_file_stays_even_when_a_cleanup_lists_it(stack: Setting
     (unit / "merge_output.json").unlink()
     await round_.close()
     assert await round_.sweep() == ()
-    assert round_.on_storage() == credited
+    assert on_storage(round_) == credited
 
 
 async def test_what_cannot_be_removed_is_tried_again_then_listed_and_told_and_holds_nothing(

@@ -344,6 +344,38 @@ def test_what_failed_attempts_left_goes_to_the_cleanup_and_what_merges_left_does
     assert merged["elsewhere"] == [{"lfn": merged_lfn, "site": "T2_DE_DESY"}]
 
 
+def write_word_of_execution(node: str, cluster: int) -> None:
+    append_line(f"{node}.log", f"001 ({cluster:03d}.000.000) 2026-01-01 00:00:30 Job executing\n...")
+
+
+def test_what_an_attempt_without_report_may_have_left_is_removed_where_it_ran(unit: Path) -> None:
+    election.elect("T2_DE_DESY")
+    for cluster, site in ((11, "T2_DE_DESY"), (12, "T2_US_Purdue")):
+        write_word_of_execution("proc_000000", cluster)
+        write_log("proc_000000", cluster, site, end="\tWMS2 evicted, aborted")
+        assert finish_attempt("proc_000000", -1002, cluster, 0, 3) == RETRY
+    run_all_nodes()
+    assert collect() == DONE
+    write_word_of_execution("merge", 29)
+    write_log("merge", 29, end="\tWMS2 evicted, aborted")
+    assert finish_attempt("merge", -1002, 29, 0, 3) == RETRY
+    assert collect() == DONE
+    merged = read_json("merge_input.json") or {}
+    prefix = simulation(total_events=300).digest8
+    unmerged = [f"{UNMERGED_BASE}/{prefix}_proc_000000_{cluster}_RAWSIMoutput.root" for cluster in (11, 12)]
+    assert merged["leftovers"] == unmerged[:1]
+    assert [(file["lfn"], file["site"]) for file in merged["elsewhere"]] == [
+        (unmerged[1], "T2_US_Purdue"),
+        *((f"{MERGED_BASE}/{prefix}_mg_000000_29_{number}.root", "T2_DE_DESY") for number in range(3)),
+    ]
+
+
+def test_an_attempt_that_never_ran_has_left_nothing(unit: Path) -> None:
+    write_log("proc_000000", 11, end="\tWMS2 evicted, aborted")
+    assert finish_attempt("proc_000000", -1002, 11, 0, 3) == RETRY
+    assert newest("proc_000000")["left"] == []
+
+
 @pytest.mark.parametrize("node", ["proc_000000", "merge"])
 @pytest.mark.parametrize(
     "text",

@@ -119,6 +119,13 @@ def test_of_a_work_unit_that_was_not_produced_all_that_its_attempts_staged_out_i
     assert folder.left() == sorted([accepted, begun, folder.merged])
 
 
+def test_of_an_attempt_that_left_no_report_what_there_may_be_is_left(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("proc_000000.7.post.json", produced=None, left=[{"lfn": folder.unmerged, "site": SITES[1]}])
+    (unit,) = (found for found in leavings(folder.path, folder.planned) if found.named)
+    assert [(file.lfn, file.site) for file in files_to_remove([unit], ())] == [(folder.unmerged, SITES[1])]
+
+
 def test_of_a_work_unit_that_was_produced_and_cleaned_up_only_what_its_cleanup_lists_is_left(
     tmp_path: Path,
 ) -> None:

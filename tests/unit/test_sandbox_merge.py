@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from post_script.outputs import possible_files
 from sandbox.manifest import MergeFile
 from sandbox.merge import added_lumis, groups
 from tests.unit.sandbox_kit import (
@@ -105,6 +106,18 @@ def test_each_dataset_is_merged_by_itself(site: Site) -> None:
     job = run(site, "merge", files, outputs=[output(), other])
     assert [entry["dataset"] for entry in job.report["outputs"]] == [output()["dataset"], other["dataset"]]
     assert [Path(entry["lfn"]).name[-6] for entry in job.report["outputs"]] == ["0", "1"]
+
+
+def test_merged_files_have_names_that_can_be_told_without_a_report(site: Site) -> None:
+    files = unmerged(site, [10, 20, 10, 5])
+    other = output("DQMoutput", "GEN", "DQMIO")
+    files[3] |= {"dataset": other["dataset"], "module": other["module"]}
+    outputs, target = [output(), other], files[1]["size_bytes"]
+    job = run(site, "merge", files, outputs=outputs, merge_target_bytes=target)
+    made = {entry["lfn"] for entry in job.report["outputs"]}
+    assert len(made) > len(outputs)
+    possible = possible_files(manifest(outputs=outputs), {"files": files}, "merge", CLUSTER)
+    assert made <= set(possible)
 
 
 def test_files_without_events_merge_as_well(site: Site) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from post_script.outputs import possible_files
 from sandbox import cost, portion
 from sandbox.manifest import InputFile, Node
 from tests.unit.sandbox_kit import PREFIX, Record, Site, event_range, manifest, of_files, output, step
@@ -31,7 +32,8 @@ def run(site: Site, plan: Record) -> Record:
 def test_a_pilot_doubles_until_its_measurements_agree_and_abandons_the_rest(site: Site) -> None:
     slow = step(kb_per_event=1.0, seconds_per_event=0.01)
     nodes = {"proc_000001": event_range(1001, 9000, per_lumi=20)}
-    report = run(site, manifest(steps=[slow], nodes=nodes, pilot=pilot_plan(tolerance=1e6)))
+    plan = manifest(steps=[slow], nodes=nodes, pilot=pilot_plan(tolerance=1e6))
+    report = run(site, plan)
     pilot = report["pilot"]
     sizes = [iteration["events"] for iteration in pilot["iterations"]]
     assert sizes == [20, 40]
@@ -44,6 +46,7 @@ def test_a_pilot_doubles_until_its_measurements_agree_and_abandons_the_rest(site
     assert list(found.numbers) == list(range(1001, 1001 + sum(sizes)))
     names = [f"{PREFIX}_proc_000001_1234_RAWSIMoutput_{n + 1}.root" for n in range(len(sizes))]
     assert [Path(entry["lfn"]).name for entry in report["outputs"]] == names
+    assert {entry["lfn"] for entry in report["outputs"]} < set(possible_files(plan, {}, "proc_000001", 1234))
     [per_step] = pilot["per_step"]
     assert (per_step["step"], per_step["time_per_event"]) == ("GEN", pilot["time_per_event"])
     assert (per_step["events"], per_step["threads"]) == (sum(sizes), 1)

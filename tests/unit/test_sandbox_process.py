@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from post_script.outputs import possible_files
 from tests.unit.sandbox_kit import (
     BARE_PYTHON,
     CLUSTER,
@@ -97,6 +98,13 @@ def test_each_step_reads_what_the_step_before_it_wrote(site: Site) -> None:
         ("GEN", 0),
         ("RECO", first.events),
     ]
+
+
+def test_files_have_names_that_can_be_told_without_a_report(site: Site) -> None:
+    outputs = [output(), output("AODoutput", "RECO", "AODSIM")]
+    plan = manifest(steps=[step("GEN"), step("RECO")], outputs=outputs)
+    assert site.process(plan).status == 0
+    assert site.files() == sorted(possible_files(plan, {}, "proc_000001", CLUSTER))
 
 
 def test_a_step_can_read_a_named_module_of_an_earlier_step_that_keeps_nothing(site: Site) -> None:

@@ -52,7 +52,7 @@ def _unit_leavings(folder: Path, planned: RoundFile, unit: RoundUnit) -> UnitLea
             named += [*_files(report, "outputs"), *_files(report, "left")]
             removed |= {(file.site, file.lfn) for file in _files(report, "removed")}
         for post in _records(own, _POST):
-            named += _files(part(post, "produced"), "outputs")
+            named += [*_files(part(post, "produced"), "outputs"), *_files(post, "left")]
     return UnitLeavings(named, removed, _own_names(own) if named else ())
 
 
