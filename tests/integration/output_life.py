@@ -20,6 +20,7 @@ from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputBlock, OutputStatus
 from wms2.models.undo import Undone, UndoOrder
 from wms2.temporal.client import connect
+from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.ids import output_id
 from wms2.temporal.launch import start_undo
@@ -89,7 +90,7 @@ async def living(world: World, settings: Settings, name: str, **output: Any) -> 
         client,
         task_queue=SERVICES,
         activities=[*defined_activities(outputs), *defined_activities(undo)],
-        interceptors=[Heartbeats()],
+        interceptors=[Heartbeats(), Delays()],
     )
     async with workflows, services:
         workflow = await client.start_workflow(

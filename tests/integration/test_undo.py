@@ -292,28 +292,28 @@ def test_people_look_at_outputs_and_take_back_only_what_has_ended(wms2: Any, set
     engine.dispose()
 
 
-async def shown(wms2: Any) -> str:
-    """What `wms2 output show` says as soon as it knows of a problem."""
+async def until_shown(wms2: Any, what: str) -> None:
+    """Until `wms2 output show` says so."""
     async with asyncio.timeout(PATIENCE_SEC):
-        while not (await asyncio.to_thread(wms2, "output", "show", "simulation", "--json")).json()[0][
-            "problems"
-        ]:
+        while what not in (await asyncio.to_thread(wms2, "output", "show", "simulation")).stderr:
             await asyncio.sleep(LOOK_SEC)
-    told: str = (await asyncio.to_thread(wms2, "output", "show", "simulation")).stderr
-    return told
 
 
 async def test_people_are_told_why_an_output_does_not_get_on_or_is_not_taken_back(
     world: World, settings: Settings, wms2: Any
 ) -> None:
     nobody = {"kind": "status", "service": "dbs", "times": 1000}
+    busy = {"kind": "status", "service": "rucio", "method": "POST", "status": 429, "retry_after": 5}
     async with living(world, settings, "simulation") as life:
+        world.control("POST", "trouble", {**busy, "path": "/rules/$"})
+        await life.hear(0)
+        await until_shown(wms2, "/rules/ with 429; tried 1 times in vain, the next time at")
+        await life.until_it_is(OutputStatus.SOURCE_PROTECTED)
         world.control("POST", "trouble", {**nobody, "method": "POST", "status": 400})
-        await life.hear(0, 1)
+        await life.hear(1)
         await life.workflow.signal("finish")
-        told = await shown(wms2)
-        assert "register: DBS refused POST /dbs/bulkblocks with 400" in told
-        assert "; 1 times in a row, tried again at" in told
+        refusal = "register: DBS refused POST /dbs/bulkblocks with 400: Bad Request"
+        await until_shown(wms2, f"{refusal}; tried 1 times in vain, the next time at")
         world.control("DELETE", "trouble")
         await life.workflow.signal("retry")
         await life.until_it_is(OutputStatus.TRANSFERRING)
@@ -324,6 +324,6 @@ async def test_people_are_told_why_an_output_does_not_get_on_or_is_not_taken_bac
 
         world.control("POST", "trouble", {**nobody, "method": "PUT", "status": 403})
         await life.begin_to_take_back()
-        assert "undo: DBS refused PUT /dbs/datasets with 403" in await shown(wms2)
+        await until_shown(wms2, "undo: DBS refused PUT /dbs/datasets with 403")
     told = (await asyncio.to_thread(wms2, "output", "show", "simulation")).stderr
     assert "no worker answers, so nobody knows whether it gets on" in told

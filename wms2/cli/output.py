@@ -121,9 +121,12 @@ def _row(output: ListedOutput) -> tuple[object, ...]:
 def _in_words(problem: OutputProblem) -> str:
     """What went wrong at which step, and what comes next."""
     said = f"{problem.step}: {problem.problem}"
-    if problem.again_at is not None:
-        said += f"; {problem.failures} times in a row, tried again at {problem.again_at:%Y-%m-%d %H:%M}"
-    return said if problem.since is None else f"{said}, since {problem.since:%Y-%m-%d %H:%M}"
+    if problem.since is not None:
+        said += f", since {problem.since:%Y-%m-%d %H:%M}"
+    if problem.failures:
+        following = f"the next time at {problem.again_at:%Y-%m-%d %H:%M}" if problem.again_at else "now again"
+        said += f"; tried {problem.failures} times in vain, {following}"
+    return said
 
 
 def _print_output(output: OutputDetails) -> None:

@@ -31,10 +31,10 @@ class ListedOutput(Model):
 class OutputProblem(Model):
     """A step that failed when it was last tried, or a transfer that does not get on."""
 
-    step: str = Field(description="protect, register, place, transfer or undo")
+    step: str = Field(description="protect, register, place, announce, transfer or undo")
     problem: str
     failures: Count = Field(default=0, description="in a row")
-    again_at: datetime | None = Field(default=None, description="when it is tried again")
+    again_at: datetime | None = Field(default=None, description="when it is tried again; null: now")
     since: datetime | None = None
 
 
