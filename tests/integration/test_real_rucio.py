@@ -3,26 +3,21 @@
 The server is shared, so each test has names of its own. The first one wants a server without subscriptions.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from temporalio.client import Client, WorkflowHandle
-from temporalio.worker import Worker
 
 from tests.block_life import (
     assert_each_step_twice_is_as_good_as_once,
     assert_life_goes_on_wherever_it_is_cut,
     replicas,
 )
+from tests.integration.output_life import living
 from tests.integration.output_world import World
 from tests.integration.publishing import (
-    LIMITS,
     SITE,
     TAPE,
     Publisher,
@@ -31,35 +26,24 @@ from tests.integration.publishing import (
     made_request,
     produce,
 )
-from tests.patience import PATIENCE_SEC, POOL_LIMIT_SEC
+from tests.patience import POOL_LIMIT_SEC
 from tests.real_rucio import ROOT, RealRucio
 from tests.rucio_calls import differences
 from tests.stand_in import rucio_at
-from wms2.activities.outputs import OutputActivities
-from wms2.activities.undo import UndoActivities
 from wms2.adapters.connect import connect_rucio
 from wms2.adapters.dbs import Dbs
 from wms2.config import Settings
 from wms2.errors import BrokenRequest, Refused
 from wms2.local.rucio import ACCOUNT, PASSWORD
-from wms2.models.messages import OutputAnnounced, OutputOrder
+from wms2.models.messages import OutputAnnounced
 from wms2.models.output import OutputBlock, OutputBlockStatus, OutputStatus
-from wms2.models.undo import Undone, UndoOrder
-from wms2.temporal.client import connect
-from wms2.temporal.heartbeats import Heartbeats
-from wms2.temporal.ids import output_id
-from wms2.temporal.launch import start_undo
-from wms2.temporal.queues import SERVICES, WORKFLOWS
-from wms2.worker import defined_activities, workflow_runner
-from wms2.workflows.output_dataset import OutputDatasetWorkflow
-from wms2.workflows.undo import UndoWorkflow
+from wms2.models.undo import Undone
 
 # The first one may have to install Rucio.
 pytestmark = [pytest.mark.timeout(2 * POOL_LIMIT_SEC), pytest.mark.xdist_group("real_rucio")]
 
 DISKS = "T2_DE_DESY|T2_CH_CERN"
 A_DAY = timedelta(days=1)
-LOOK_SEC = 0.1
 
 
 @dataclass(frozen=True)
@@ -146,76 +130,6 @@ async def test_a_rule_that_was_deleted_is_brought_back_for_as_long_as_it_is_want
 
 
 # The output workflow ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Life:
-    """An output dataset whose workflow runs on a real Temporal."""
-
-    world: RealWorld
-    client: Client
-    order: OutputOrder
-    workflow: WorkflowHandle[Any, Any]
-
-    async def hear(self, *numbers: int) -> None:
-        """Work units were credited."""
-        produce(self.world.engine, self.order.request, *numbers)
-        await self.workflow.signal("news")
-
-    async def trouble(self) -> str:
-        """What the workflow says of Rucio, when it says something."""
-        async with asyncio.timeout(PATIENCE_SEC):
-            while not (state := await self.workflow.query(OutputDatasetWorkflow.state)).trouble:
-                await asyncio.sleep(LOOK_SEC)
-        return state.trouble
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SEC):
-            while not is_so():
-                await asyncio.sleep(LOOK_SEC)
-
-    async def until_it_is(self, status: OutputStatus) -> None:
-        await self.until(lambda: self.world.status(self.order.request) is status)
-
-    def blocks(self) -> list[OutputBlock]:
-        return self.world.blocks(self.order.request)
-
-    async def take_back(self) -> Undone:
-        order = UndoOrder(request=self.order.request, actor="operator", reason="wrong", action_id="deed")
-        handle: WorkflowHandle[Any, Undone] = self.client.get_workflow_handle(
-            await start_undo(self.client, order), result_type=Undone
-        )
-        return await handle.result()
-
-
-@asynccontextmanager
-async def living(world: RealWorld, settings: Settings, name: str, **output: Any) -> AsyncIterator[Life]:
-    """The workflow of an output dataset of four work units, with a worker that does what it says."""
-    client = await connect(settings)
-    outputs = OutputActivities(world.engine, world.dbs, world.rucio, LIMITS, A_DAY)
-    undo = UndoActivities(world.engine, world.dbs, world.rucio)
-    order = begin(world.engine, made_request(name, **output), 4)
-    workflows = Worker(
-        client,
-        task_queue=WORKFLOWS,
-        workflows=[OutputDatasetWorkflow, UndoWorkflow],
-        workflow_runner=workflow_runner(),
-    )
-    services = Worker(
-        client,
-        task_queue=SERVICES,
-        activities=[*defined_activities(outputs), *defined_activities(undo)],
-        interceptors=[Heartbeats()],
-    )
-    async with workflows, services:
-        workflow = await client.start_workflow(
-            "OutputDatasetWorkflow",
-            order,
-            id=output_id(name, order.dataset),
-            task_queue=WORKFLOWS,
-            result_type=OutputAnnounced,
-        )
-        yield Life(world, client, order, workflow)
 
 
 async def test_work_units_are_protected_registered_brought_to_their_places_announced_and_taken_back(

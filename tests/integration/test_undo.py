@@ -1,13 +1,16 @@
 """What DBS and Rucio were told of outputs is taken back, from whatever state they are in."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from tests.integration.output_life import LOOK_SEC, living
 from tests.integration.output_world import World
 from tests.integration.publishing import SITE, TAPE, begin, dataset_of, made_request, produce, produced_unit
+from tests.patience import PATIENCE_SEC
 from wms2.activities.cleanups import CleanupActivities
 from wms2.activities.undo import UndoActivities
 from wms2.config import Settings
@@ -279,6 +282,48 @@ def test_people_look_at_outputs_and_take_back_only_what_has_ended(wms2: Any, set
     assert shown["blocks"] == []
     assert "pending, active" in wms2("output", "show", "simulation").stderr
     assert wms2("output", "show", "nobody").code == 2
+    unknown = wms2("output", "list", "--request", "nobody")
+    assert (unknown.code, "there is no request named nobody" in unknown.stderr) == (2, True)
+    other = wms2("output", "show", "simulation", "--dataset", "/A/B-c-v1/D")
+    makes = f"simulation makes no dataset /A/B-c-v1/D; it makes {dataset_of('simulation')}"
+    assert (other.code, makes in other.stderr) == (2, True)
     refused = wms2("output", "invalidate", "simulation", "--yes")
     assert (refused.code, "may still make files" in refused.stderr) == (2, True)
     engine.dispose()
+
+
+async def until_shown(wms2: Any, what: str) -> None:
+    """Until `wms2 output show` says so."""
+    async with asyncio.timeout(PATIENCE_SEC):
+        while what not in (await asyncio.to_thread(wms2, "output", "show", "simulation")).stderr:
+            await asyncio.sleep(LOOK_SEC)
+
+
+async def test_people_are_told_why_an_output_does_not_get_on_or_is_not_taken_back(
+    world: World, settings: Settings, wms2: Any
+) -> None:
+    nobody = {"kind": "status", "service": "dbs", "times": 1000}
+    busy = {"kind": "status", "service": "rucio", "method": "POST", "status": 429, "retry_after": 5}
+    async with living(world, settings, "simulation") as life:
+        world.control("POST", "trouble", {**busy, "path": "/rules/$"})
+        await life.hear(0)
+        await until_shown(wms2, "/rules/ with 429; tried 1 times in vain, the next time at")
+        await life.until_it_is(OutputStatus.SOURCE_PROTECTED)
+        world.control("POST", "trouble", {**nobody, "method": "POST", "status": 400})
+        await life.hear(1)
+        await life.workflow.signal("finish")
+        refusal = "register: DBS refused POST /dbs/bulkblocks with 400: Bad Request"
+        await until_shown(wms2, f"{refusal}; tried 1 times in vain, the next time at")
+        world.control("DELETE", "trouble")
+        await life.workflow.signal("retry")
+        await life.until_it_is(OutputStatus.TRANSFERRING)
+        (found,) = (await asyncio.to_thread(wms2, "output", "show", "simulation", "--json")).json()
+        assert found["problems"] == []
+        await life.workflow.signal("freeze")
+        await life.workflow.result()
+
+        world.control("POST", "trouble", {**nobody, "method": "PUT", "status": 403})
+        await life.begin_to_take_back()
+        await until_shown(wms2, "undo: DBS refused PUT /dbs/datasets with 403")
+    told = (await asyncio.to_thread(wms2, "output", "show", "simulation")).stderr
+    assert "no worker answers, so nobody knows whether it gets on" in told

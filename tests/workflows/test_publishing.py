@@ -19,7 +19,7 @@ from wms2.models.messages import Alert, Slot
 from wms2.models.next_round import Need
 from wms2.models.output_steps import OutputStuck
 from wms2.models.request import RequestStatus
-from wms2.models.undo import Undone, UndoOrder
+from wms2.models.undo import Undone, UndoOrder, UndoState
 from wms2.temporal.ids import output_id, undo_id
 from wms2.temporal.queues import SERVICES, WORKFLOWS
 from wms2.workflows.undo import UndoWorkflow
@@ -143,6 +143,8 @@ class Undoing:
         self.failing = failing
         self.tries = 0
         self.alerts: list[Alert] = []
+        self.told = UndoState()
+        """What its workflow says after the first failure: no time is skipped before its end is waited for."""
 
     @activity.defn
     async def undo_outputs(self, order: UndoOrder) -> Undone:
@@ -165,6 +167,9 @@ class Undoing:
                 UndoWorkflow.run, UNDO, id=undo_id(UNDO.request, None), task_queue=WORKFLOWS
             )
             async with asyncio.timeout(PATIENCE_SEC):
+                while not (state := await handle.query(UndoWorkflow.state)).problem:
+                    await asyncio.sleep(0.05)
+                self.told = state
                 undone = await handle.result()
             replayer = Replayer(workflows=[UndoWorkflow], data_converter=pydantic_data_converter)
             await replayer.replay_workflow(await handle.fetch_history())
@@ -176,5 +181,7 @@ async def test_what_cannot_be_taken_back_is_tried_again_and_reported() -> None:
     async with await skipping_server() as environment:
         assert (await undoing.run(environment.client)).datasets == 1
     assert undoing.tries == 9
+    assert (undoing.told.failures, undoing.told.problem) == (1, "Rucio does not answer")
+    assert undoing.told.again_at is not None
     assert [alert.kind for alert in undoing.alerts] == ["undo"] * 3, "after the sixth failure, with each"
     assert "Rucio does not answer" in undoing.alerts[0].message

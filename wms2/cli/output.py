@@ -11,8 +11,9 @@ from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_actions import Name, Reason, Yes, ask_first, recorded_request, who_asks
 from wms2.cli.screen import print_json, print_table, say, size_text
 from wms2.config import load_settings
+from wms2.errors import Missing
 from wms2.models.output import OutputStanding, OutputStatus
-from wms2.models.output_list import ListedOutput, OutputDetails
+from wms2.models.output_list import ListedOutput, OutputDetails, OutputProblem
 from wms2.models.undo import UndoOrder
 
 app = typer.Typer(no_args_is_help=True)
@@ -37,7 +38,10 @@ def list_(
     Examples: [bold]wms2 output list --request NAME[/]
     [bold]wms2 output list --standing superseded --json[/]
     """
-    found = waited(open_door(load_settings()).list_outputs(request, status or (), standing or ()))
+    settings = load_settings()
+    if request is not None:
+        recorded_request(settings, request)
+    found = waited(open_door(settings).list_outputs(request, status or (), standing or ()))
     if as_json:
         print_json([output.model_dump(mode="json") for output in found])
         return
@@ -62,7 +66,9 @@ def show(name: Name, dataset: OfDataset = None, as_json: AsJson = False) -> None
     Example: [bold]wms2 output show NAME[/]
     """
     settings = load_settings()
-    recorded_request(settings, name)
+    makes = [output.dataset for output in recorded_request(settings, name).request.outputs]
+    if dataset not in (None, *makes):
+        raise Missing(f"{name} makes no dataset {dataset}; it makes {', '.join(makes)}")
     listed = waited(open_door(settings).outputs_of(name))
     found = [output for output in listed if dataset in (None, output.dataset)]
     if as_json:
@@ -112,6 +118,17 @@ def _row(output: ListedOutput) -> tuple[object, ...]:
     )
 
 
+def _in_words(problem: OutputProblem) -> str:
+    """What went wrong at which step, and what comes next."""
+    said = f"{problem.step}: {problem.problem}"
+    if problem.since is not None:
+        said += f", since {problem.since:%Y-%m-%d %H:%M}"
+    if problem.failures:
+        following = f"the next time at {problem.again_at:%Y-%m-%d %H:%M}" if problem.again_at else "now again"
+        said += f"; tried {problem.failures} times in vain, {following}"
+    return said
+
+
 def _print_output(output: OutputDetails) -> None:
     say(f"[bold]{escape(output.dataset)}[/] is {output.status}, {output.standing}")
     if output.invalidated_at is not None:
@@ -119,6 +136,12 @@ def _print_output(output: OutputDetails) -> None:
         say(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}{why}"))
     elif output.cleanup_at is not None:
         say(f"  will be taken back {output.cleanup_at:%Y-%m-%d %H:%M}")
+    for problem in output.problems or ():
+        say(escape(f"  {_in_words(problem)}"))
+    if output.problems is None:
+        say(
+            "  no worker answers, so nobody knows whether it gets on: `wms2 status` and `wms2 doctor` tell more"
+        )
     rows = [
         (
             block.block_name.partition("#")[2],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy.orm import Session
 
@@ -11,7 +13,9 @@ from wms2.db.output_list import list_outputs, output_blocks
 from wms2.db.requests import request_record
 from wms2.door.inspection import page_of_nodes
 from wms2.door.servers import Servers
+from wms2.door.setbacks import problems_of
 from wms2.door.undoing import outputs_to_undo
+from wms2.errors import UserError
 from wms2.models.dag import DAG, DagDetails
 from wms2.models.nodes import NodeRow
 from wms2.models.output import OutputStanding, OutputStatus
@@ -46,7 +50,15 @@ class DirectWork(Servers):
         return await self.read(list_outputs, request, statuses=statuses, standings=standings)
 
     async def outputs_of(self, request: str) -> list[OutputDetails]:
-        return await self.read(_outputs, request)
+        found = await self.read(_outputs, request)
+        # What is recorded is told also where nobody knows more.
+        with suppress(UserError):
+            client = await self.temporal()
+            problems = await asyncio.gather(*(problems_of(client, one) for one in found))
+            return [
+                one.model_copy(update={"problems": why}) for one, why in zip(found, problems, strict=True)
+            ]
+        return found
 
     async def outputs_to_undo(self, request: str, dataset: str | None = None) -> list[ListedOutput]:
         status = (await self.read(request_record, request)).status

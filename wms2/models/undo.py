@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from wms2.models.base import Count, Model
 from wms2.patterns import RequestName
 
@@ -23,6 +25,14 @@ class Undone(Model):
     blocks: Count = 0
     rules: Count = 0
     files: Count = 0
+
+
+class UndoState(Model):
+    """How often in a row it was tried in vain to take something back, why, and when it is tried again."""
+
+    failures: Count = 0
+    problem: str = ""
+    again_at: datetime | None = None
 
 
 class RecordedBlock(Model):
