@@ -174,6 +174,24 @@ class Authority:
             chain.insert(0, made)
         return self._files(key, *chain)
 
+    def revoke(self, *certificates: Path) -> Path:
+        """The file of its list of revoked certificates, which holds these alone."""
+        now = datetime.now(UTC)
+        made = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self.name)
+            .last_update(now - timedelta(hours=1))
+            .next_update(now + timedelta(days=1))
+        )
+        for file in certificates:
+            # The last of a chain is that of a person.
+            owner = x509.load_pem_x509_certificates(file.read_bytes())[-1]
+            entry = x509.RevokedCertificateBuilder().serial_number(owner.serial_number).revocation_date(now)
+            made = made.add_revoked_certificate(entry.build())
+        file = self.file.with_suffix(".crl")
+        file.write_bytes(made.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        return file
+
     def _files(self, key: Any, *chain: x509.Certificate) -> tuple[Path, Path]:
         file, key_file = (self.folder / f"{chain[0].serial_number}.{kind}" for kind in ("pem", "key"))
         file.write_bytes(b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain))

@@ -385,11 +385,7 @@ def test_a_client_certificate_that_tls_has_checked_says_who_calls(issuer: Issuer
     )  # fmt: skip
 
     def call(shown: tuple[Path, Path] | None, **headers: str) -> httpx.Response:
-        context = ssl.create_default_context(cafile=ours.file)
-        if shown:
-            context.load_cert_chain(*shown)
-        with httpx.Client(verify=context, timeout=PATIENCE_SEC) as client:
-            return client.get(f"{url}{LISTING}", headers=headers)
+        return call_by_tls(url, ours.file, shown, **headers)
 
     with serving(nowhere(tmp_path), config) as url:
         assert was_let_in(call(ours.client("operator", "An Operator")))
@@ -411,6 +407,122 @@ def test_a_client_certificate_that_tls_has_checked_says_who_calls(issuer: Issuer
             call(theirs.client("operator", "An Operator"))
         with pytest.raises(httpx.TransportError):
             httpx.get(url.replace("https", "http") + LISTING)
+
+
+def call_by_tls(url: str, authority: Path, shown: tuple[Path, Path] | None, **headers: str) -> httpx.Response:
+    context = ssl.create_default_context(cafile=authority)
+    if shown:
+        context.load_cert_chain(*shown)
+    with httpx.Client(verify=context, timeout=PATIENCE_SEC) as client:
+        return client.get(f"{url}{LISTING}", headers=headers)
+
+
+def assert_refused(url: str, authority: Path, shown: tuple[Path, Path]) -> None:
+    with pytest.raises(httpx.TransportError):
+        call_by_tls(url, authority, shown)
+
+
+def test_a_certificate_that_was_revoked_is_refused_from_the_moment_that_the_list_is_there(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wms2.api.tls.READ_AGAIN_SEC", 0.0)
+    ours = Authority(tmp_path)
+    (certificate, key), one, other = ours.server(), ours.client("one"), ours.client("other")
+    proxy = ours.proxy_of("one")
+    config = config_for(
+        issuer,
+        tls={
+            "certificate": str(certificate), "key": str(key), "client_ca": str(ours.file),
+            "revoked": str(ours.revoke(other[0])), "proxy_certificates": True,
+        },
+        grants=[{"role": "operator", "dn": f"/DC=ch/CN={name}"} for name in ("one", "other")],
+    )  # fmt: skip
+    with serving(nowhere(tmp_path), config) as url:
+        assert_refused(url, ours.file, other)
+        assert was_let_in(call_by_tls(url, ours.file, one))
+        assert was_let_in(call_by_tls(url, ours.file, proxy))
+        assert was_let_in(call_by_tls(url, ours.file, None, **bearer(issuer.token(OPERATOR))))
+        assert_is_a_problem(call_by_tls(url, ours.file, None), 401)
+
+        ours.revoke(one[0], proxy[0])
+        assert_refused(url, ours.file, one)
+        assert_refused(url, ours.file, proxy)
+        assert was_let_in(call_by_tls(url, ours.file, other))
+        assert was_let_in(call_by_tls(url, ours.file, None, **bearer(issuer.token(OPERATOR))))
+
+
+def test_no_session_is_resumed_where_certificates_may_be_revoked(issuer: Issuer, tmp_path: Path) -> None:
+    ours = Authority(tmp_path)
+    (certificate, key), shown = ours.server(), ours.client("one")
+    config = config_for(
+        issuer,
+        tls={
+            "certificate": str(certificate), "key": str(key), "client_ca": str(ours.file),
+            "revoked": str(ours.revoke()),
+        },
+    )  # fmt: skip
+    context = ssl.create_default_context(cafile=ours.file)
+    context.load_cert_chain(*shown)
+    with serving(nowhere(tmp_path), config) as url:
+
+        def reused(session: ssl.SSLSession | None) -> tuple[bool | None, ssl.SSLSession | None]:
+            line = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=PATIENCE_SEC)
+            with context.wrap_socket(line, server_hostname="127.0.0.1", session=session) as caller:
+                caller.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+                while caller.recv(1000):
+                    pass
+                # Both ends part as they should, else the server would forget the session by itself.
+                was, left = caller.session_reused, caller.session
+                caller.unwrap()
+                return was, left
+
+        _, session = reused(None)
+        assert reused(session)[0] is False
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(ssl.SSLError):
+            reused(None)
+
+
+def test_certificate_and_authorities_are_renewed_without_a_restart(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wms2.api.tls.READ_AGAIN_SEC", 0.0)
+    before, after = Authority(tmp_path, "Before"), Authority(tmp_path, "After")
+    before_server, after_server = before.server(), after.server()
+    certificate, key, authorities = (tmp_path / name for name in ("server.pem", "server.key", "clients.pem"))
+
+    def install(made: tuple[Path, Path], clients: Authority) -> None:
+        for target, source in ((certificate, made[0]), (key, made[1]), (authorities, clients.file)):
+            target.write_bytes(source.read_bytes())
+
+    install(before_server, before)
+    config = config_for(
+        issuer,
+        tls={"certificate": str(certificate), "key": str(key), "client_ca": str(authorities)},
+        grants=[{"role": "operator", "dn": "/DC=ch/CN=one"}],
+    )
+    with serving(nowhere(tmp_path), config) as url:
+        assert was_let_in(call_by_tls(url, before.file, before.client("one")))
+        assert_refused(url, before.file, after.client("one"))
+
+        # Half of a renewal: what was read before holds, and the log says why.
+        certificate.write_bytes(after_server[0].read_bytes())
+        assert was_let_in(call_by_tls(url, before.file, before.client("one")))
+        assert "the certificates below tls cannot be used" in caplog.text
+
+        install(after_server, after)
+        assert was_let_in(call_by_tls(url, after.file, after.client("one")))
+        assert_refused(url, after.file, before.client("one"))
+        assert_refused(url, before.file, after.client("one"))
+        assert_is_a_problem(call_by_tls(url, after.file, None), 401)
+        assert was_let_in(call_by_tls(url, after.file, None, **bearer(issuer.token(OPERATOR))))
+
+
+def test_lists_of_revoked_certificates_need_the_authorities_that_made_them(tmp_path: Path) -> None:
+    path = tmp_path / "api.yaml"
+    path.write_text(yaml.safe_dump({"tls": {"certificate": "a.pem", "key": "a.key", "revoked": "a.crl"}}))
+    with pytest.raises(UserError, match="expected a client_ca beside revoked"):
+        read_config(path)
 
 
 def test_a_body_that_is_too_long_is_refused_however_it_comes(service: httpx.Client, issuer: Issuer) -> None:

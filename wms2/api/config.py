@@ -96,7 +96,16 @@ class Tls(Model):
     client_ca: Path | None = Field(
         None, description="the authorities of client certificates: a file, or a folder"
     )
+    revoked: Path | None = Field(
+        None, description="lists of client certificates that were revoked (CRL): a file, or a folder"
+    )
     proxy_certificates: Flag = Field(False, description="whether proxies of client certificates are taken")
+
+    @model_validator(mode="after")
+    def _revoked_by_somebody(self) -> Self:
+        if self.revoked is not None and self.client_ca is None:
+            raise ValueError("expected a client_ca beside revoked: no certificates of clients are taken")
+        return self
 
 
 class Proxy(Model):
@@ -169,8 +178,8 @@ def read_config(path: Path) -> ApiConfig:
 def _placed(config: ApiConfig, folder: Path) -> ApiConfig:
     tls, proxy = config.tls, config.proxy
     if tls is not None:
-        files = {"certificate": folder / tls.certificate, "key": folder / tls.key}
-        tls = tls.model_copy(update=files | ({"client_ca": folder / tls.client_ca} if tls.client_ca else {}))
+        files = {name: folder / value for name, value in tls if isinstance(value, Path)}
+        tls = tls.model_copy(update=files)
     if proxy is not None:
         proxy = proxy.model_copy(update={"secret_file": folder / proxy.secret_file})
     return config.model_copy(update={"tls": tls, "proxy": proxy})

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import _ssl
 import asyncio
+import logging
 import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -12,6 +17,9 @@ from wms2.api.config import Tls
 from wms2.api.subjects import subject_of
 from wms2.errors import UserError
 
+log = logging.getLogger(__name__)
+
+READ_AGAIN_SEC = 60.0
 CLIENT_SUBJECT = "client_subject"
 HEAD_SEC = 20.0
 LONGEST_HEAD = 512 * 1024
@@ -19,25 +27,59 @@ LONGEST_HEAD = 512 * 1024
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
+    """What the server listens with. Its files may be renewed in place: new connections see them within a minute."""
+    front = newest = _read(tls)
+    read_at = time.monotonic()
+
+    def turn(encrypted: ssl.SSLObject, *_: Any) -> None:
+        nonlocal newest, read_at
+        if time.monotonic() - read_at > READ_AGAIN_SEC:
+            read_at = time.monotonic()
+            try:
+                newest = _read(tls)
+            except UserError as error:
+                log.warning("%s; those that were read before hold", error)
+        # Certificate, authorities and lists come from the newest; how strictly a client is looked at stays as it began,
+        # and no file changes that.
+        encrypted.context = newest
+
+    # Called in each handshake, whether it names a server or not.
+    front.sni_callback = turn
+    return front
+
+
+def _read(tls: Tls) -> ssl.SSLContext:
     """Certificates of clients are checked where they are shown; who has none may have a token."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(tls.certificate, tls.key, password="")
         if tls.client_ca is not None:
-            folder = tls.client_ca.is_dir()
-            context.load_verify_locations(
-                cafile=None if folder else tls.client_ca, capath=tls.client_ca if folder else None
-            )
+            _load(context, tls.client_ca)
             context.verify_mode = ssl.CERT_OPTIONAL
+        if tls.revoked is not None:
+            _load(context, tls.revoked)
+            # Of the whole chain: the first of it may be a proxy, which no list names.
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     except (OSError, ssl.SSLError) as error:
         raise UserError(f"the certificates below tls cannot be used: {error.strerror or error}") from None
     if tls.proxy_certificates:
         context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS
-        # A resumed session would not tell who owns a proxy.
+        # Python 3.13 is strict by itself; proxies seldom name the key of their owner, as that would want.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if tls.proxy_certificates or tls.revoked is not None:
+        # A resumed session would not tell who owns a proxy, nor look at what was revoked since.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
+    if tls.revoked is not None:
+        # Before it sessions have numbers, too, by which they are resumed without a ticket.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context
+
+
+def _load(context: ssl.SSLContext, place: Path) -> None:
+    folder = place.is_dir()
+    context.load_verify_locations(cafile=None if folder else place, capath=place if folder else None)
 
 
 def _checked_chain(encrypted: ssl.SSLObject) -> list[bytes]:
@@ -45,10 +87,13 @@ def _checked_chain(encrypted: ssl.SSLObject) -> list[bytes]:
 
     A session that is resumed knows of the first one only.
     """
-    # Public from Python 3.13 on.
-    chain = encrypted._sslobj.get_verified_chain()  # type: ignore[attr-defined]
+    if sys.version_info >= (3, 13):
+        chain = encrypted.get_verified_chain()
+    else:
+        found = encrypted._sslobj.get_verified_chain()  # type: ignore[attr-defined]
+        chain = [one.public_bytes(_ssl.ENCODING_DER) for one in found or ()]
     shown = encrypted.getpeercert(binary_form=True)
-    return [one.public_bytes(_ssl.ENCODING_DER) for one in chain or ()] or ([shown] if shown else [])
+    return chain or ([shown] if shown else [])
 
 
 class PeerProtocol(HttpToolsProtocol):
