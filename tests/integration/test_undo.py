@@ -16,11 +16,14 @@ from wms2.activities.undo import UndoActivities
 from wms2.config import Settings
 from wms2.db import undo
 from wms2.db.credit import credit_work_unit
+from wms2.db.invalidation import invalidation_manifest
 from wms2.db.output_list import list_outputs
 from wms2.db.requests import insert_request
 from wms2.db.session import connect as connect_database
 from wms2.db.session import transaction
 from wms2.errors import Unavailable
+from wms2.models.audit import Action
+from wms2.models.invalidation import RegisteredBlock
 from wms2.models.messages import OutputOrder
 from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStanding, OutputStatus
 from wms2.models.request import CleanupPolicy
@@ -56,6 +59,14 @@ async def living_rules(world: World, request: str = "simulation") -> int:
     return sum(rule.expires_at is None for rule in rules)
 
 
+def manifest(world: World) -> tuple[RegisteredBlock, ...]:
+    """The blocks on the list of what to invalidate."""
+    told = Action(action_id="deed", actor="operator", action="fail", request_name="simulation")
+    with transaction(world.engine) as session:
+        (dataset,) = invalidation_manifest(session, told).datasets
+    return dataset.blocks
+
+
 @pytest.mark.parametrize(
     ("destinations", "steps", "state", "access"),
     [
@@ -76,6 +87,9 @@ async def test_whatever_was_told_is_taken_back_and_again_changes_nothing(
     produce(world.engine, "simulation", *range(4))
     await go(world, order, steps)
     assert world.status() is state
+    listed = manifest(world)
+    assert {block.in_dbs for block in listed} <= {access == "INVALID"}
+    assert sum(len(block.rules) for block in listed) == await living_rules(world)
 
     undone = await take_back(world)
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from wms2.db.audit import newest_entry, record_action
 from wms2.db.tables import AuditRow, OutputBlockRow, OutputDatasetRow, OutputFileRow, WorkflowRow
+from wms2.db.undo import rules_left
 from wms2.models.audit import Action
 from wms2.models.invalidation import (
     INVALIDATION,
@@ -67,7 +68,8 @@ def _dataset(session: Session, dataset: OutputDatasetRow) -> RegisteredDataset:
             RegisteredBlock(
                 name=block.block_name,
                 site=block.source_site,
-                rules=tuple(rule for rule in (block.source_rule_id, *block.transfer_rule_ids) if rule),
+                in_dbs=block.dbs_registered_at is not None,
+                rules=rules_left(block),
                 files=tuple(files[block.id]),
             )
             for block in session.scalars(blocks.order_by(OutputBlockRow.block_name))

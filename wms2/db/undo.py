@@ -58,17 +58,17 @@ def _recorded(session: Session, row: OutputDatasetRow) -> RecordedDataset:
                 name=block.block_name,
                 # A call that was cut off may have brought a closed block there without a record of it.
                 in_dbs=block.status != OutputBlockStatus.OPEN,
-                rules=_rules(block),
+                rules=rules_left(block),
             )
             for block in blocks
         ),
     )
 
 
-def _rules(block: OutputBlockRow) -> tuple[str, ...]:
-    """The rules that still hold: the source's own is gone once it was released."""
+def rules_left(block: OutputBlockRow) -> tuple[str, ...]:
+    """The rules that still hold: the source's own is gone once it was released, and may be that of a destination."""
     source = () if block.source_released else (block.source_rule_id,)
-    return tuple(rule for rule in (*source, *block.transfer_rule_ids) if rule)
+    return tuple(dict.fromkeys(rule for rule in (*source, *block.transfer_rule_ids) if rule))
 
 
 def block_lfns(session: Session, block_name: str) -> list[str]:

@@ -21,8 +21,10 @@ class RegisteredFile(Model):
 class RegisteredBlock(Model):
     name: str
     site: str
+    in_dbs: bool = False
+    """Recorded as registered. A call that was cut off may have registered a closed block all the same."""
     rules: tuple[str, ...] = ()
-    """Of Rucio: what protects it, and what brings it elsewhere."""
+    """Of Rucio, as far as they are left: what protects it, and what brings it elsewhere."""
     files: tuple[RegisteredFile, ...]
 
 
