@@ -18,6 +18,8 @@ from sqlalchemy.orm import Session
 from tests.factories import simulation
 from tests.integration.test_database import planned
 from tests.patience import PATIENCE_SEC
+from wms2.activities import hosts as announcing
+from wms2.activities.hosts import HostActivities, keep_announced
 from wms2.adapters.condor import Condor
 from wms2.config import Settings
 from wms2.core.hosts import why_unused
@@ -28,7 +30,7 @@ from wms2.db.requests import insert_request
 from wms2.db.session import transaction
 from wms2.models.audit import Action
 from wms2.models.contacts import Contacts
-from wms2.models.host import HostReport
+from wms2.models.host import HostReport, HostSurvey
 from wms2.temporal.client import connect
 from wms2.temporal.ids import HOSTS
 
@@ -169,6 +171,53 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.2)
+
+
+async def test_a_database_that_can_only_be_read_for_a_while_ends_no_worker(
+    engine: Engine, stack: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one is that another server takes over from."""
+    tried = 0
+
+    class Alone(HostActivities):
+        async def survey_hosts(self) -> HostSurvey:
+            return HostSurvey()
+
+    async def nothing_to_tidy() -> None: ...
+
+    async def describe(host: str) -> HostReport:
+        nonlocal tried
+        tried += 1
+        return report(host)
+
+    monkeypatch.setattr(announcing, "ANNOUNCE_AGAIN_SEC", 0.1)
+    only_read(engine, "on")
+    alone = Alone(engine, await connect(stack), Condor(stack.condor_environment()), SILENCE)
+    announced = asyncio.create_task(keep_announced(alone, nothing_to_tidy, describe, "a"))
+    async with asyncio.timeout(PATIENCE_SEC):
+        while tried < 3 and not announced.done():
+            await asyncio.sleep(0.1)
+        assert not announced.done()
+        only_read(engine, "off")
+        while not listed(engine):
+            await asyncio.sleep(0.1)
+    announced.cancel()
+    assert listed(engine) == ["a"]
+
+
+def only_read(engine: Engine, word: str) -> None:
+    """From its next connection on."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET default_transaction_read_only = off"))
+        connection.execute(
+            text(f'ALTER DATABASE "{engine.url.database}" SET default_transaction_read_only = {word}')
+        )
+    engine.dispose()
+
+
+def listed(engine: Engine) -> list[str]:
+    with transaction(engine) as session:
+        return known(session)
 
 
 @pytest.mark.pool

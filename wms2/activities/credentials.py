@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 
 from wms2.activities.alerts import sound
 from wms2.adapters.job_credentials import JobCredentials
@@ -58,7 +58,7 @@ def refresh_credentials(credentials: JobCredentials, engine: Engine, host: str) 
             try:
                 with transaction(engine) as session:
                     queue(session, credential_happening(held.name, host, words, now))
-            except OperationalError as error:
+            except SQLAlchemyError as error:
                 log.warning("nobody was told of it: %s", error)
         elif held.problem:
             log.warning("%s on %s was not renewed: %s", held.name, host, held.problem)

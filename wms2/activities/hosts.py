@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -83,7 +83,7 @@ async def keep_announced(
             if news or not told:
                 await activities.survey_hosts()
             told = True
-        except (RPCError, Unavailable, OperationalError) as error:
+        except (RPCError, Unavailable, SQLAlchemyError) as error:
             log.warning("nobody heard that host %s is ready: %s", host, error)
             told = False
             await asyncio.sleep(ANNOUNCE_AGAIN_SEC)

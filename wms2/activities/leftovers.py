@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 
 from wms2.adapters.condor import Condor
 from wms2.db.dags import dags_of_closed_rounds
@@ -29,7 +29,7 @@ async def remove_leftovers(condor: Condor, engine: Engine) -> list[str]:
             log.warning("%s is in the queue and its round is closed: removing it", dag_id)
             await condor.remove_dag(queued[dag_id], dag_id, "its round is closed")
             removed.append(dag_id)
-    except (Unavailable, OperationalError) as error:
+    except (Unavailable, SQLAlchemyError) as error:
         log.warning("DAGs of closed rounds were not looked for: %s", error)
     return removed
 

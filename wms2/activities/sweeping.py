@@ -67,13 +67,21 @@ class Sweeper(DatabaseActivities):
     async def keep_sweeping(self) -> None:
         """Until it is cancelled."""
         while True:
-            for folder in await asyncio.to_thread(rounds_to_sweep, self._submit_root):
+            for folder in await self._rounds():
                 try:
                     await self.sweep(folder)
                 except Exception as error:
                     # Whatever it was: neither other rounds nor the worker must suffer.
                     log.warning("%s: what it left on storage is not removed yet: %s", folder, error)
             await asyncio.sleep(LOOK_EVERY_SEC)
+
+    async def _rounds(self) -> list[Path]:
+        """Those that left something; none while their disk does not answer."""
+        try:
+            return await asyncio.to_thread(rounds_to_sweep, self._submit_root)
+        except OSError as error:
+            log.warning("what rounds left on storage was not looked for: %s", error)
+            return []
 
     async def sweep(self, folder: Path) -> bool:
         """Do what can be done now to remove what a round left, and say whether that is over."""
