@@ -11,12 +11,15 @@ from tests.api_kit import ADMIN, OPERATOR, REQUESTOR
 from tests.integration.conftest import Run, Through
 from tests.integration.publishing import begin, dataset_of, made_request, produce
 from tests.integration.test_database import intent
+from tests.integration.test_metrics import FIGURES
 from tests.patience import PATIENCE_SEC
+from wms2.core.sizing import sizing_of
 from wms2.db import dags
 from wms2.db.audit import audit_trail
 from wms2.db.session import transaction
 from wms2.models.audit import Action
 from wms2.models.dag import DagStatus, NodeCounts
+from wms2.models.sizing import PredictedRound
 
 SITE = "T2_CH_CERN"
 
@@ -138,6 +141,24 @@ def test_outputs_are_shown_and_taken_back_through_the_service(
     assert (other.code, "has nothing to take back of /A/B-c-v1/D" in other.stderr) == (2, True)
     begun = wms2("output", "invalidate", "simulation", "--reason", "wrong conditions", "--yes")
     assert (begun.code, "are being taken back" in begun.stderr) == (0, True)
+
+
+def test_a_request_with_a_round_that_was_measured_is_shown_as_the_database_has_it(
+    wms2: Any, url: str, through: Through, engine: Engine
+) -> None:
+    begin(engine, made_request(), 2)
+    predicted = PredictedRound(sizing=sizing_of(made_request(), None), job_sec=80)
+    with transaction(engine) as session:
+        session.execute(
+            text("UPDATE rounds SET predicted = :predicted, measured = :measured, status = 'completed'"),
+            {"predicted": predicted.model_dump_json(), "measured": FIGURES.model_dump_json()},
+        )
+    straight = wms2("request", "show", "simulation", "--json").json()
+    assert straight["accuracy"]
+    through(url, OPERATOR)
+    assert wms2("request", "show", "simulation", "--json").json() == straight
+    shown = wms2("output", "show", "simulation")
+    assert shown.code == 0, shown.stderr
 
 
 def test_a_dag_is_shown_as_it_is_recorded(wms2: Any, url: str, through: Through, engine: Engine) -> None:
