@@ -233,13 +233,15 @@ class DagActivities(DatabaseActivities):
         while True:
             pulse.beat()
             if watch.shows_news(await self._queued(watch)) or seen is None:
+                looked_at = time.monotonic()
                 seen = await self._look(watch)
                 if seen.progress.outcome is not DagOutcome.RUNNING:
                     return await self._with_failures(order.dag, seen)
                 watch.hurried = watch.hurried or await self.hurry(order.dag.order, seen.progress)
                 if seen.progress.units_done > order.units_told:
-                    # Others are often about to be finished too: wait a little, and tell of them together.
-                    until = min(until, time.monotonic() + GATHER_SEC)
+                    # Others are often about to be finished too: wait a little, and tell of them together. What the
+                    # look took counts, as it waits for other DAGs: files are to be protected within seconds.
+                    until = min(until, looked_at + GATHER_SEC)
             if seen.progress.dagmans_held:
                 await held.look()
             await self.watch_failures(watch, seen.progress)
