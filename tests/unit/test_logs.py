@@ -44,6 +44,15 @@ def test_a_line_of_json_says_when_how_grave_who_and_what() -> None:
     }
 
 
+def test_words_from_outside_make_no_line_of_their_own_and_act_on_no_terminal() -> None:
+    forged = "no such file\r\n2026-01-01 00:00:00,000 INFO wms2.worker: all is well\x1b[2J\x00\u202e\u2028end"
+    first, *others = PlainFormatter().format(record("DBS says %s", forged)).split("\n")
+    assert first.endswith("WARNING wms2.somewhere: DBS says no such file")
+    assert others
+    assert all(one.startswith("  ") and one.isprintable() for one in others)
+    assert line(record("DBS says %s", forged))["message"] == f"DBS says {forged}"
+
+
 def test_an_activity_tells_its_request_its_name_and_its_attempt() -> None:
     said = ActivityEnvironment().run(lambda: line(record("at work")))
     assert said["activity"] == "unknown"

@@ -42,7 +42,7 @@ class RestService(Service):
         if answer.status in (429, 503):
             return Unavailable(said, retry_after(answer))
         if answer.status in (401, 403):
-            return UserError(f"{said} ({self._setting()} says who you are)")
+            return UserError(f"{said} (you are who {self._setting()} says)")
         return kinds.get(answer.status, UserError)(said)
 
 

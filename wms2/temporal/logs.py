@@ -15,6 +15,7 @@ from typing import Any
 from temporalio import activity, workflow
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from wms2.core.plain import whole_text
 from wms2.temporal.ids import request_of
 
 HIDDEN = "***"
@@ -65,14 +66,18 @@ def _orders(arguments: Iterable[object]) -> Iterator[object]:
 
 
 class PlainFormatter(logging.Formatter):
-    """A line for people. A secret that somebody's error quotes is hidden in it."""
+    """A line for people. A secret that somebody's error quotes is hidden in it.
+
+    Words from outside act on no terminal, and pass for no line of their own: what follows the first one is indented.
+    """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._secrets = _hideable(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        return _without(self._secrets, super().format(record))
+        shown = _without(self._secrets, super().format(record))
+        return whole_text(shown).replace("\n", "\n  ")
 
 
 class JsonFormatter(logging.Formatter):
