@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_SEC
 from wms2.activities.callbacks import Callbacks
 from wms2.activities.cleanups import CleanupActivities
 from wms2.activities.inputs import InputActivities
-from wms2.activities.reconciliation import LIVING, ReconciliationActivities
+from wms2.activities.reconciliation import ReconciliationActivities
 from wms2.adapters.connect import connect_rucio
 from wms2.config import Settings
 from wms2.db.requests import insert_request, queued_requests, record_priority, record_status
@@ -27,7 +27,7 @@ from wms2.models.request_state import RequestState
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 from wms2.temporal.ids import ADMISSION, CHAINS, HOSTS, RECONCILIATION, REQMGR2, SITES, request_id
-from wms2.temporal.launch import start_request
+from wms2.temporal.launch import living_requests, start_request
 from wms2.temporal.queues import SERVICES, WORKFLOWS
 from wms2.worker import WORKFLOW_TYPES, defined_activities, workflow_runner
 
@@ -97,12 +97,25 @@ async def test_a_request_whose_workflow_was_terminated_is_reported_and_not_begun
     await client.get_workflow_handle(request_id("terminated")).terminate()
     async with asyncio.timeout(PATIENCE_SEC):
         # The list of workflows may be behind for a moment.
-        while (await client.count_workflows(LIVING)).count:
+        while await living_requests(client):
             await asyncio.sleep(0.1)
     found = await ReconciliationActivities(engine, client).reconcile_requests()
     assert (found.started, found.lost) == ((), ("terminated",))
     assert "ALERT [lost_workflow] terminated: is queued, and its workflow is gone" in caplog.text
     assert await told_admission(client) == [("forget", [["terminated"]])]
+
+
+async def test_the_living_are_listed_whole_however_many_pages_they_fill(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wms2.temporal.launch.PAGE", 2)
+    names = [f"alive_{number}" for number in range(5)]
+    for name in names:
+        await start_request(client, simulation(request_name=name))
+    async with asyncio.timeout(PATIENCE_SEC):
+        # The list of workflows may be behind for a moment.
+        while await living_requests(client) != {request_id(name) for name in names}:
+            await asyncio.sleep(0.1)
 
 
 async def test_a_request_that_ends_while_it_is_looked_for_is_neither_lost_nor_begun_anew(

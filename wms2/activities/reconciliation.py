@@ -24,13 +24,12 @@ from wms2.models.messages import Alert
 from wms2.models.reconciliation import Reconciled
 from wms2.models.request import RequestRecord, RequestStatus
 from wms2.temporal.ids import request_id
-from wms2.temporal.launch import request_lives, start_request
+from wms2.temporal.launch import living_requests, request_lives, start_request
 
 log = logging.getLogger(__name__)
 
 SUBMITTING = timedelta(minutes=1)
 """Whoever submits a request writes its record first; for this long its workflow may still be on its way."""
-LIVING = "WorkflowType = 'RequestWorkflow' AND ExecutionStatus = 'Running'"
 
 
 class ReconciliationActivities(DatabaseActivities):
@@ -45,7 +44,7 @@ class ReconciliationActivities(DatabaseActivities):
         Of what those had of admission others wait for, so it is told at once. Requests that wait for a word of another
         workflow which was said already hear it again, and admission hears of slots that it does not know of.
         """
-        living = {found.id async for found in self._client.list_workflows(LIVING)}
+        living = await living_requests(self._client)
         started, lost = [], []
         await Callbacks(self._engine, self._client).repeat(datetime.now(UTC) - SUBMITTING)
         for name in await self.record(unended_requests, datetime.now(UTC) - SUBMITTING):

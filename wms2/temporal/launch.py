@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import (
     SearchAttributePair,
@@ -23,6 +24,9 @@ from wms2.temporal.client import START_TIMEOUT
 from wms2.temporal.ids import nodes_id, request_id, undo_id
 from wms2.temporal.queues import WORKFLOWS
 
+_LIVING = "WorkflowType = 'RequestWorkflow' AND ExecutionStatus = 'Running'"
+PAGE = 1000
+"""How many workflows are listed at once."""
 _SUMMARY_LENGTH = 200
 _INSPECTION = timedelta(minutes=1)
 """Without any worker it ends by itself, long after nobody waits for it."""
@@ -87,6 +91,21 @@ async def start_inspection(client: Client, order: NodesOrder) -> WorkflowHandle[
         static_summary=f"looks at the nodes of {order.dag_id} on {order.host}"[:_SUMMARY_LENGTH],
         rpc_timeout=START_TIMEOUT,
     )
+
+
+async def living_requests(client: Client) -> set[str]:
+    """The ids of the workflows of requests that have not ended, as Temporal lists them: it may be a little behind.
+
+    The service itself is asked: the SDK decodes all that is known of each, which for thousands of them takes seconds.
+    """
+    living: set[str] = set()
+    asked = ListWorkflowExecutionsRequest(namespace=client.namespace, query=_LIVING, page_size=PAGE)
+    while True:
+        page = await client.workflow_service.list_workflow_executions(asked, retry=True)
+        living.update(found.execution.workflow_id for found in page.executions)
+        if not page.next_page_token:
+            return living
+        asked.next_page_token = page.next_page_token
 
 
 async def request_lives(client: Client, request_name: str) -> bool:
