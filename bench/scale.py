@@ -28,6 +28,7 @@ from tests.integration.publishing import made_request, produced_unit
 from wms2.activities.dags import DagActivities
 from wms2.adapters.condor import Condor
 from wms2.config import Settings, StackRecord
+from wms2.core.admission import AdmissionState
 from wms2.core.ledger import planned_round
 from wms2.core.planning import plan_round
 from wms2.dagman.round_folder import RoundFile, write_round
@@ -366,6 +367,7 @@ def watch_the_waiting(given: Waiting) -> Mapping[str, float]:
         asyncio.run(_submit_all(given, engine))
         queued = select(func.count()).where(RequestRow.status == RequestStatus.QUEUED)
         wait_for(engine, queued, len(given.requests))
+        asyncio.run(_wait_in_line(given))
     with worker_usage(given.settings) as idle:
         time.sleep(IDLE_SEC)
     stop_stack(given.settings.home)
@@ -383,6 +385,14 @@ async def _submit_all(given: Waiting, engine: Engine) -> None:
         with transaction(engine) as session:
             requests.insert_request(session, request)
         await start_request(client, request)
+
+
+async def _wait_in_line(given: Waiting) -> None:
+    """Until admission has heard of all: a request is queued before it asks for its slot."""
+    admission = (await connect_temporal(given.settings)).get_workflow_handle(ADMISSION)
+    async with asyncio.timeout(PATIENCE_SEC):
+        while len((await admission.query("state", result_type=AdmissionState)).waiting) < len(given.requests):
+            await asyncio.sleep(1)
 
 
 # Submitting ---------------------------------------------------------------------------------------------
