@@ -1,6 +1,8 @@
 """The life of a block in Rucio, call by call, also where the line goes dead after Rucio has acted."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from tests.wire import cut_after, passed_on, wire
@@ -81,6 +83,21 @@ async def assert_life_goes_on_wherever_it_is_cut(url: str, connect: CONNECT, dat
         async with connect(url) as rucio:
             assert_life_was_lived(await Facts.of(rucio, blocks[-1]))
     assert place > len(blocks)
+
+
+async def assert_many_at_once_live_one_life(connect: Callable[[], Rucio], dataset: str) -> None:
+    """Several who do not know of each other do the same at the same time; each tries again what did not succeed."""
+
+    async def live() -> str:
+        async with connect() as rucio:
+            for _ in range(20):
+                with suppress(Unavailable):
+                    return [block async for block in life(rucio, dataset, "at-once")][-1]
+        raise AssertionError("Rucio is never available")
+
+    blocks = await asyncio.gather(*(live() for _ in range(5)))
+    async with connect() as rucio:
+        assert_life_was_lived(await Facts.of(rucio, blocks[0]))
 
 
 def assert_life_was_lived(facts: Facts) -> None:

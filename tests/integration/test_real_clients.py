@@ -1,8 +1,10 @@
 """The stand-ins serve the clients that the experiment itself uses, in all that WMS2 asks of DBS and Rucio."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.clients import LOCKS, client_python, run_client
@@ -84,6 +86,13 @@ def test_dbs_client_sees_datasets_and_changes_their_access(dbs_said: dict[str, A
     assert dbs_said["no access type"] == [400, 109]
 
 
+def test_dbs_client_finds_datasets_by_what_they_are(dbs_said: dict[str, Any]) -> None:
+    assert dbs_said["by tier"] == dbs_said["of a parent"] == [{"dataset": DATASET}]
+    assert dbs_said["of another tier"] == []
+    assert dbs_said["made with"] == [{"dataset": DATASET}, {"dataset": PARENT}]
+    assert [row["dataset_access_type"] for row in dbs_said["some datasets"]] == ["VALID"]
+
+
 def test_dbs_client_sees_blocks_files_and_lumis(dbs_said: dict[str, Any]) -> None:
     (block,) = dbs_said["blocks"]
     assert (block["file_count"], block["block_size"], block["open_for_writing"]) == (3, 300, 0)
@@ -94,6 +103,12 @@ def test_dbs_client_sees_blocks_files_and_lumis(dbs_said: dict[str, Any]) -> Non
     assert {(row["adler32"], row["is_file_valid"]) for row in dbs_said["files"]} == {("0a1b2c3d", 1)}
     assert [row["lumi_section_num"] for row in dbs_said["lumis"]] == [[1, 2]] * 3
     assert dbs_said["lumis of files"] == dbs_said["lumis"]
+    assert dbs_said["blocks like that"] == [{"block_name": f"{DATASET}#1"}]
+    assert dbs_said["lumis of no run"] == []
+    assert len(dbs_said["files of lumis"]) == 3
+    assert dbs_said["of run 1"] == [400, 118]
+    assert (dbs_said["runs"], dbs_said["last lumi"]) == ([{"run_num": [1]}], [{"max_lumi": 2}])
+    assert (dbs_said["of no run"][0]["num_file"], dbs_said["of no run"][0]["num_lumi"]) == (0, 0)
     (summary,) = dbs_said["file summaries"]
     assert summary == {"num_file": 3, "num_event": 30, "file_size": 300, "num_block": 1, "num_lumi": 2}
 
@@ -106,6 +121,29 @@ def test_dbs_client_sees_parents_configurations_and_eras(dbs_said: dict[str, Any
     assert [row["child_dataset"] for row in dbs_said["children"]] == [DATASET]
     assert [row["release_version"] for row in dbs_said["configurations"]] == ["CMSSW_14_0_0"]
     assert [row["acquisition_era_name"] for row in dbs_said["eras"]] == ["Era"]
+    assert dbs_said["children of the block"] == [{"block_name": f"{DATASET}#1"}]
+    assert len(dbs_said["children of files"]) == 3
+    assert dbs_said["shared"] == [
+        "Prim",
+        ["GEN-SIM", "RAW"],
+        1,
+        [{"release_version": "CMSSW_14_0_0"}],
+        [{"physics_group_name": "NoGroup"}],
+        [{"dataset_access_type": ["VALID"]}],
+    ]
+
+
+def test_dbs_client_takes_a_block_as_it_gave_it(dbs_said: dict[str, Any], tmp_path: Path) -> None:
+    """What blockDump says of a block, another DBS inserts, and says the same of it."""
+    dump = dbs_said["dump"]
+    assert [file["adler32"] for file in dump["files"]] == ["0a1b2c3d"] * 3
+    assert len(dump["file_parent_list"]) == len(dump["file_conf_list"]) == 3
+    with services(tmp_path) as url, httpx.Client(base_url=f"{url}/dbs/", trust_env=False) as other:
+        parent = bulk_block(PARENT, 1, [dump["file_parent_list"][0]["parent_logical_file_name"]])
+        for block in (parent, dump):
+            assert other.post("bulkblocks", json=block).json() == []
+        again = other.get("blockdump", params={"block_name": f"{DATASET}#1"}).json()
+    assert again == {**dump, "dataset": {**dump["dataset"], "dataset_id": 2}}
 
 
 def test_dbs_client_changes_files_and_blocks(dbs_said: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ The server is shared, so each test has names of its own. The first one wants a s
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from sqlalchemy import Engine
@@ -13,6 +14,7 @@ from sqlalchemy import Engine
 from tests.block_life import (
     assert_each_step_twice_is_as_good_as_once,
     assert_life_goes_on_wherever_it_is_cut,
+    assert_many_at_once_live_one_life,
     replicas,
 )
 from tests.integration.output_life import living
@@ -95,6 +97,28 @@ async def test_a_block_lives_the_same_life_wherever_the_line_goes_dead_after_ruc
     real_rucio: RealRucio,
 ) -> None:
     await assert_life_goes_on_wherever_it_is_cut(real_rucio.url, rucio_at, "/Cut/Run2024A-Test-v1/GEN-SIM")
+
+
+async def test_many_who_do_the_same_at_the_same_time_leave_what_one_would_leave(
+    real_rucio: RealRucio,
+) -> None:
+    await assert_many_at_once_live_one_life(
+        partial(rucio_at, real_rucio.url), "/AtOnce/Run2024A-Test-v1/GEN-SIM"
+    )
+
+
+async def test_files_are_found_where_they_are_before_any_daemon_has_counted_them(world: RealWorld) -> None:
+    dataset = "/Found/Run2024A-Test-v1/RAW"
+    block, unprotected, nobodys = (f"{dataset}#{number}" for number in (1, 2, 3))
+    for name in (block, unprotected):
+        await world.rucio.add_block(dataset, name)
+        await world.rucio.add_files(name, SITE, replicas(2, f"found{name[-1]}"))
+    await world.rucio.add_files(block, "T2_CH_CERN", replicas(1, "found1"))
+    await world.rucio.add_rule(block, SITE, comment="input")
+    await world.rucio.add_rule(block, TAPE, comment="input")
+    found = await world.rucio.block_sites([block, unprotected, nobodys])
+    assert found == {block: (SITE,), unprotected: (SITE,), nobodys: ()}
+    assert await world.rucio.dataset_sites([dataset]) == {dataset: (SITE,)}
 
 
 async def test_what_rucio_refuses_is_a_refusal_and_what_it_has_not_is_nothing(world: RealWorld) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import httpx
 import pytest
@@ -114,14 +115,29 @@ async def test_a_block_that_rucio_does_not_know_is_nowhere(url: str, rucio: Ruci
     assert await rucio.block_sites([]) == {}
 
 
-async def test_many_blocks_are_asked_for_in_few_calls_and_with_one_login(url: str) -> None:
+async def test_a_block_that_rucio_has_not_counted_yet_is_where_all_its_files_are(rucio: Rucio) -> None:
+    """Rucio lists a block where a rule wants it, and counts its files there some time after they have come."""
+    await rucio.add_block(DATASET, BLOCK)
+    assert await rucio.block_sites([BLOCK]) == {BLOCK: ()}
+    await rucio.add_files(BLOCK, RSE, replicas(2))
+    await rucio.add_files(BLOCK, ELSEWHERE, replicas(1))
+    assert await rucio.block_sites([BLOCK]) == {BLOCK: (RSE,)}
+    assert await rucio.dataset_sites([DATASET]) == {DATASET: (RSE,)}
+
+
+async def test_many_blocks_are_asked_for_in_few_calls_and_with_one_login() -> None:
     blocks = [f"{DATASET}#{number}" for number in range(2 * BLOCKS_PER_CALL + 1)]
-    with wire(passed_on(f"{url}/rucio")) as line:
+
+    def everywhere(call: Call) -> Reply:
+        rows = ({**did, "rse": RSE, "state": "AVAILABLE"} for did in json.loads(call.body)["dids"])
+        return Reply(content=b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+
+    with wire(logging_in(everywhere)) as line:
         async with rucio_at(line.url) as rucio:
             found = await rucio.block_sites(blocks + blocks[:10])
 
     sizes = [len(json.loads(call.body)["dids"]) for call in line.calls if call.method == "POST"]
-    assert set(found) == set(blocks)
+    assert found == dict.fromkeys(blocks, (RSE,))
     assert sorted(sizes) == [1, BLOCKS_PER_CALL, BLOCKS_PER_CALL]
     assert line.count(LOGIN) == 1
 
@@ -144,8 +160,8 @@ async def test_a_dataset_is_where_every_block_of_it_is(url: str, rucio: Rucio) -
 async def test_a_token_is_renewed_before_it_expires() -> None:
     with wire(lambda call: token("a-token", LONG_AGO) if call.path.startswith("/auth") else Reply()) as line:
         async with rucio_at(line.url) as rucio:
-            await rucio.block_sites([BLOCK])
-            await rucio.block_sites([BLOCK])
+            await rucio.rules_of(BLOCK)
+            await rucio.rules_of(BLOCK)
     assert line.count(LOGIN) == 2
 
 
@@ -241,7 +257,8 @@ SUB_CONTAINER = b'{"name": "/Inner/Run2024A-v1/RAW", "type": "CONTAINER"}\n'
         (refusal(500, "FileConsistencyMismatch"), Refused, "with 500: it is so"),
         (refusal(500, "AccessDenied"), Unauthorised, "with 500: it is so"),
         (refusal(500, "AccountNotFound"), NotFound, "with 500: it is so"),
-        (refusal(500, "RucioException"), Unavailable, "with 500"),
+        (refusal(500, "RucioException"), Unavailable, "with 500: it is so"),
+        (refusal(503, "RSEWriteBlocked"), Unavailable, "with 503: it is so"),
         (refusal(401, "UnsupportedOperation"), Refused, "with 401: it is so"),
         (refusal(409, "InsufficientAccountLimit"), Refused, "with 409: it is so"),
         (refusal(409, "ReplicationRuleCreationTemporaryFailed"), Unavailable, "with 409"),
@@ -322,7 +339,7 @@ async def test_a_certificate_or_a_proxy_logs_in_at_a_server_of_its_own(
     login = Certificate(certificates / files[0], certificates / files[1] if files[1] else None)
     with wire(lambda _: Reply()) as line:
         async with Rucio(line.url, "wms2", login, auth_url=secure_auth) as rucio:
-            assert await rucio.block_sites([BLOCK]) == {BLOCK: ()}
+            assert await rucio.rules_of(BLOCK) == []
     assert [call.headers["X-Rucio-Auth-Token"] for call in line.calls] == ["by-certificate"]
 
 
@@ -353,6 +370,31 @@ async def test_a_file_is_put_into_an_open_block_beside_others(rucio: Rucio) -> N
     for some in (files[:3], files[2:], files):
         await rucio.add_files(BLOCK, RSE, some)
     assert await rucio.file_places([BLOCK]) == {file.lfn: {RSE: "AVAILABLE"} for file in files}
+
+
+async def test_a_dataset_that_somebody_closed_takes_no_block_but_keeps_those_it_has(
+    url: str, rucio: Rucio
+) -> None:
+    await rucio.add_block(DATASET, BLOCK)
+    await rucio.call("PUT", f"dids/cms/{quote_plus(DATASET)}/status", json={"open": False})
+    await rucio.add_block(DATASET, BLOCK)
+    with pytest.raises(Refused, match="is closed"):
+        await rucio.add_block(DATASET, f"{DATASET}#2")
+
+
+async def test_files_that_somebody_else_adds_at_the_same_moment_are_trouble_that_passes() -> None:
+    """Files that are in the block already are no hindrance, so what Rucio says here is true for a moment only."""
+
+    def script(call: Call) -> Reply:
+        is_attached = call.path.startswith("/dids/attachments")
+        return (
+            refusal(409, "FileAlreadyExists") if is_attached else Reply(201 if call.method == "POST" else 200)
+        )
+
+    with wire(logging_in(script)) as line:
+        async with rucio_at(line.url) as rucio:
+            with pytest.raises(Unavailable, match=f"adding other files to {BLOCK}"):
+                await rucio.add_files(BLOCK, RSE, replicas(2))
 
 
 async def test_a_closed_block_takes_no_file_but_keeps_those_it_has(rucio: Rucio) -> None:

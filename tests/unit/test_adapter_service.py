@@ -139,6 +139,22 @@ async def test_a_service_that_was_left_alone_is_asked_again_afterwards() -> None
     assert len(line.calls) == 2
 
 
+async def test_a_service_that_has_too_much_to_do_is_left_alone_by_all_for_as_long_as_it_asks() -> None:
+    busy = True
+    with wire(lambda _: Reply(429, headers={"Retry-After": "1"}) if busy else Reply(content=b"[]")) as line:
+        async with Echo(line.url) as echo:
+            with pytest.raises(Unavailable, match="with 429"):
+                await echo.call("GET", "x")
+            busy = False
+            for call in (echo.call("GET", "y"), listed(echo, "GET", "y")):
+                with pytest.raises(Unavailable, match="asked to be left alone") as error:
+                    await call
+                assert 0 < (error.value.retry_after or 0) <= 1
+            assert [call.path for call in line.calls] == ["/x"]
+            await asyncio.sleep(1)
+            await echo.call("GET", "z")
+
+
 def test_a_service_that_answers_others_meanwhile_is_not_silent() -> None:
     silence, since = Silence(rest_sec=3600), time.monotonic()
     silence.heard()

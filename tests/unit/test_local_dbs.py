@@ -155,3 +155,52 @@ def test_a_lumi_section_without_events_has_none(dbs: httpx.Client) -> None:
 
     (row,) = listed(dbs, "filelumis", block_name=f"{DATASET}#1")
     assert (row["lumi_section_num"], row["event_count"]) == (7, None)
+
+
+@pytest.mark.parametrize(
+    ("call", "query"),
+    [
+        ("datasets", {"dataset": DATASET, "is_dataset_valid": "1"}),
+        ("files", {"dataset": DATASET, "lfn": "x"}),
+        ("files", {"dataset": DATASET, "run_num": "1"}),
+        ("filelumis", {"dataset": DATASET}),
+        ("filelumis", {"block_name": f"{DATASET}#1", "run_num": "first"}),
+        ("runs", {}),
+    ],
+)
+def test_what_it_cannot_look_for_is_refused_and_not_passed_over(
+    dbs: httpx.Client, call: str, query: dict[str, str]
+) -> None:
+    inserted(dbs, bulk_block(DATASET, 1, LFNS))
+    answer = dbs.get(call, params=query)
+    assert (answer.status_code, answer.json()[0]["error"]["code"]) == (400, 118)
+
+
+@pytest.mark.parametrize(
+    ("call", "query", "found"),
+    [
+        ("datasets", {"data_tier_name": "GEN*"}, 1),
+        ("datasets", {"data_tier_name": "RAW"}, 0),
+        ("datasets", {"min_cdate": "1600000000", "max_cdate": "1800000000"}, 1),
+        ("datasets", {"max_cdate": "1600000000"}, 0),
+        ("datasets", {"release_version": "CMSSW_13_0_0"}, 0),
+        ("datasets", {"logical_file_name": LFNS[2]}, 1),
+        ("datasets", {"run_num": "2-5"}, 0),
+        ("blocks", {"block_name": f"{DATASET}#*"}, 2),
+        ("blocks", {"dataset": DATASET, "origin_site_name": "T2_CH_CERN"}, 1),
+        ("blocks", {"data_tier_name": "GEN-SIM", "open_for_writing": "1"}, 0),
+        ("blocks", {"dataset": DATASET, "run_num": "1"}, 2),
+        ("files", {"dataset": DATASET, "logical_file_name": "*/2.root"}, 1),
+        ("files", {"dataset": DATASET, "origin_site_name": "T2_DE_DESY"}, 1),
+        ("files", {"dataset": DATASET, "run_num": "1", "lumi_list": "[3]"}, 0),
+        ("files", {"dataset": DATASET, "run_num": "1", "lumi_list": "[[2, 9]]"}, 3),
+        ("filelumis", {"block_name": f"{DATASET}#2", "run_num": "1"}, 4),
+        ("filelumis", {"block_name": f"{DATASET}#2", "run_num": "['2-5', 7]"}, 0),
+    ],
+)
+def test_lists_hold_what_was_asked_for_and_nothing_else(
+    dbs: httpx.Client, call: str, query: dict[str, str], found: int
+) -> None:
+    inserted(dbs, bulk_block(DATASET, 1, LFNS[:1]), bulk_block(DATASET, 2, LFNS[1:], site="T2_CH_CERN"))
+    dbs.put("datasets", params={"dataset": DATASET, "dataset_access_type": "VALID"}, json={})
+    assert len(listed(dbs, call, **query)) == found

@@ -179,18 +179,25 @@ class Rucio(Service):
         names = sorted(set(blocks))
         found: dict[str, set[str]] = {name: set() for name in names}
 
-        async def replicas(batch: Sequence[str]) -> list[_BlockReplica]:
+        async def counted(batch: Sequence[str]) -> list[_BlockReplica]:
             asked = {"dids": [_did(name, scope) for name in batch]}
             return await self.objects(
                 _BLOCK_REPLICAS, "POST", "replicas/datasets_bulk", json=asked, headers=ACCEPT
             )
 
-        batches = _batches(names, BLOCKS_PER_CALL)
-        async with aclosing(in_order(replicas, batches, CALLS_AT_ONCE)) as answers:
+        async def looked_at(name: str) -> list[_BlockReplica]:
+            path = f"replicas/{quote_plus(scope)}/{quote_plus(name)}/datasets"
+            return await self.objects(_BLOCK_REPLICAS, "GET", path, params={"deep": "True"}, headers=ACCEPT)
+
+        async with aclosing(in_order(counted, _batches(names, BLOCKS_PER_CALL), CALLS_AT_ONCE)) as answers:
             async for _, rows in answers:
                 for row in rows:
-                    if row.state == "AVAILABLE" and (site := site_of(row.rse)):
-                        found[row.name].add(site)
+                    found[row.name] |= _sites_with_all(row)
+        # A daemon of Rucio counts the files, some time after they have come: what it has nowhere is looked at.
+        nowhere = [name for name in names if not found[name]]
+        async with aclosing(in_order(looked_at, nowhere, CALLS_AT_ONCE)) as looks:
+            async for name, rows in looks:
+                found[name] = {site for row in rows for site in _sites_with_all(row)}
         return {name: tuple(sorted(sites)) for name, sites in found.items()}
 
     async def dataset_sites(self, datasets: Iterable[str], scope: str = SCOPE) -> dict[str, tuple[str, ...]]:
@@ -228,8 +235,17 @@ class Rucio(Service):
         for name, kind in ((dataset, "CONTAINER"), (block, "DATASET")):
             with suppress(AlreadyThere):
                 await self.call("POST", _path(name), json={"type": kind})
-        with suppress(AlreadyThere):
+        try:
             await self.call("POST", f"{_path(dataset)}/dids", json={"dids": [_did(block)]})
+        except AlreadyThere:
+            return
+        except NotFound:
+            raise
+        except Refused:
+            # Rucio says the same of a dataset that somebody closed, whether the block is in it or not.
+            parents = await self.objects(_CONTENT, "GET", f"{_path(block)}/parents", headers=ACCEPT)
+            if dataset not in {parent.name for parent in parents}:
+                raise
 
     async def add_files(self, block: str, rse: str, files: Iterable[Replica]) -> None:
         """Say that files are at an RSE, and put them into a block.
@@ -248,9 +264,13 @@ class Rucio(Service):
                 )
             except NotFound:
                 raise
-            except Refused:
-                if not await self._holds(block, batch):
-                    raise
+            except Refused as refusal:
+                if await self._holds(block, batch):
+                    continue
+                if isinstance(refusal, AlreadyThere):
+                    # Files that are in the block are no hindrance, but who adds some at the same moment is.
+                    raise Unavailable(f"Rucio at {self._url} is just adding other files to {block}") from None
+                raise
 
     async def _holds(self, block: str, files: Sequence[Replica]) -> bool:
         missing = {(file.lfn, file.size_bytes, file.adler32) for file in files}
@@ -400,6 +420,12 @@ def _did(name: str, scope: str = SCOPE) -> dict[str, Any]:
 
 def _path(name: str, scope: str = SCOPE) -> str:
     return f"dids/{quote_plus(scope)}/{quote_plus(name)}"
+
+
+def _sites_with_all(row: _BlockReplica) -> set[str]:
+    """The site of an RSE that has all files of a block."""
+    site = site_of(row.rse)
+    return {site} if site and row.state == "AVAILABLE" else set()
 
 
 def _checked_id(rule_id: str) -> str:

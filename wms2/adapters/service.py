@@ -203,7 +203,7 @@ class Service:
     ) -> AsyncIterator[httpx.Response]:
         """An answer that has begun and is no refusal."""
         if left := self._silence.left_sec():
-            raise Unavailable(f"{self.name} at {self._url} has just let others wait in vain", left)
+            raise Unavailable(f"{self.name} at {self._url} {self._silence.reason}", left)
         for is_last in (False, True):
             login = await self._login.headers()
             self._context.refresh()
@@ -247,12 +247,17 @@ class Service:
         """What an answer that is no success means."""
         kind = self._kind(answer)
         call = f"{answer.method} {answer.path}"
+        reason = self._shown(self._reason(answer)).rstrip(".")
         if kind is Unavailable:
             said = f"{self.name} at {self._url} answered {call} with {answer.status}"
-            return Unavailable(said, retry_after(answer))
+            said = f"{said}: {reason}" if reason else said
+            later = retry_after(answer)
+            if later is not None:
+                self._silence.was_asked_for(later)
+            return Unavailable(said, later)
         if 300 <= answer.status < 400:
             return Refused(f"{self.name} at {self._url} sends {call} elsewhere: check its URL")
-        reason = self._shown(self._reason(answer)).rstrip(".") or httpx.codes.get_reason_phrase(answer.status)
+        reason = reason or httpx.codes.get_reason_phrase(answer.status)
         said = f"{self.name} refused {call} with {answer.status}: {reason}"
         return kind(f"{said}; check {self._setting()}" if kind is Unauthorised else said)
 

@@ -220,15 +220,17 @@ class DataCalls:
         return Reply(iter([row for name in names for row in self._shelf_rows(name)]))
 
     def _dataset_replicas(self, call: Call) -> Reply:
+        """Where it is listed, or with `deep` wherever some of its files are."""
         scope, name = call.names
         known = scope == SCOPE and name in self._holdings.shelves
-        return Reply(iter(list(self._shelf_rows(name)) if known else []))
+        deep = call.query.get("deep", "").lower() == "true"
+        return Reply(iter(list(self._shelf_rows(name, deep)) if known else []))
 
-    def _shelf_rows(self, block: str) -> Iterator[Record]:
+    def _shelf_rows(self, block: str, deep: bool = False) -> Iterator[Record]:
         dataset = self._holdings.dids[block]
         length, size = self._holdings.size_of(dataset)
         now = as_date(self._clock())
-        for rse in sorted(self._holdings.shelves[block]):
+        for rse in sorted(self._holdings.homes_of(dataset) if deep else self._holdings.shelves[block]):
             available, available_bytes = self._holdings.available(dataset, rse)
             yield {
                 "scope": SCOPE,

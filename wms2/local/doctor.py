@@ -6,11 +6,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from wms2.config import Settings, load_settings
 from wms2.errors import UserError
 from wms2.local import pool, postgres, process, services, temporal
+from wms2.local.outside import ASK, asked
 from wms2.local.ports import listening
 from wms2.local.prefix import bindings_version, find_prefix
 from wms2.local.stack import Stack
@@ -48,6 +50,7 @@ class Doctor:
             "postgres": self._postgres,
             "temporal": self._temporal,
             "services": self._services,
+            **{name: partial(asked, name, self.settings) for name in ASK},
             "condor": self._condor,
             "sites": self._sites,
             "dagman limit": self._dagman_limit,

@@ -100,6 +100,11 @@ class Holdings:
         there = [name for name in dataset.children if self.replicas.get(name, {}).get(rse) == AVAILABLE]
         return len(there), sum(self.dids[name].size or 0 for name in there)
 
+    def homes_of(self, dataset: Did) -> set[str]:
+        """The RSEs that have some file of it."""
+        replicas = (self.replicas.get(name, {}) for name in dataset.children)
+        return {rse for states in replicas for rse, state in states.items() if state == AVAILABLE}
+
     # What callers ask for
 
     def add_did(self, scope: str, name: str, kind: str, account: str) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from wms2.local.dbs import Query, values
+from wms2.local.dbs_query import Query, values
 from wms2.local.journal import Journal, Record, Refused
 
 REQUEST_PATH = "/reqmgr2/data/request"
