@@ -7,9 +7,11 @@ from urllib.parse import quote_plus
 
 import httpx
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from tests.factories import reprocessing
+from tests.integration.output_life import LOOK_SEC, living
 from tests.integration.output_world import World
 from tests.integration.publishing import (
     LIMITS,
@@ -22,10 +24,12 @@ from tests.integration.publishing import (
     produced_unit,
 )
 from tests.integration.test_database import input_file, planned_files
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import stand_in_rucio
 from wms2.activities.inputs import COMMENT as INPUT_COMMENT
 from wms2.activities.outputs import OutputActivities
 from wms2.adapters.rucio import Rucio
+from wms2.config import Settings
 from wms2.core.blocks import BlockLimits, Load
 from wms2.db import blocks, credit, ledger, outputs, requests
 from wms2.db.session import RecordConflict, transaction
@@ -33,8 +37,10 @@ from wms2.errors import Refused
 from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStatus
 from wms2.models.rule import Replica
+from wms2.workflows.output_dataset import OutputDatasetWorkflow
 
 DATASET = dataset_of("simulation")
+NOWHERE = "T2_XX_Nowhere"
 
 
 async def test_what_is_credited_is_protected_at_once_registered_with_its_block_and_in_the_end_announced(
@@ -344,6 +350,41 @@ async def test_a_block_that_is_refused_does_not_keep_the_others_back(world: Worl
     assert in_dbs == [0, 3, 1]
     await world.publisher.publish(order)
     await world.assert_published("simulation", 7)
+
+
+async def test_files_at_a_site_that_rucio_does_not_take_keep_no_others_from_being_protected(
+    world: World,
+) -> None:
+    order = begin(world.engine, made_request(), 6)
+    produce(world.engine, "simulation", 0, 1, 2, 3, site=NOWHERE)
+    produce(world.engine, "simulation", 4, 5)
+    with pytest.raises(ApplicationError, match=f"Rucio knows no disk of {NOWHERE}") as failed:
+        await world.publisher.protect(order)
+    assert failed.value.type == "NotFound"
+    (done,) = failed.value.details
+    assert done.files == 2
+    assert world.file_statuses() == {OutputFileStatus.PENDING: 4, OutputFileStatus.PROTECTED: 2}
+    world.control("PUT", f"rucio/rses/{NOWHERE}")
+    assert (await world.publisher.protect(order)).files == 4
+
+
+async def test_news_of_other_sites_are_acted_on_while_one_waits_for_a_person(
+    world: World, settings: Settings
+) -> None:
+    async with living(world, settings, "simulation") as life:
+        await life.hear(0, site=NOWHERE)
+        async with asyncio.timeout(PATIENCE_SEC):
+            while not (state := await life.workflow.query(OutputDatasetWorkflow.state)).problem:
+                await asyncio.sleep(LOOK_SEC)
+        again_at = state.setbacks["protect"].again_at
+        await life.hear(1)
+        await life.until(lambda: world.file_statuses()[OutputFileStatus.PROTECTED] == 1)
+        assert datetime.now(UTC) < again_at
+        world.control("PUT", f"rucio/rses/{NOWHERE}")
+        await life.workflow.signal("retry")
+        await life.until(lambda: world.file_statuses()[OutputFileStatus.PROTECTED] == 2)
+        await life.workflow.signal("freeze")
+        await life.workflow.result()
 
 
 async def test_a_cancelled_step_leaves_no_call_in_flight(world: World) -> None:

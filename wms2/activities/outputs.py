@@ -11,17 +11,26 @@ from collections import Counter, defaultdict
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from wms2.activities.database import DatabaseActivities
 from wms2.activities.inputs import COMMENT as INPUT_COMMENT
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.core.blocks import BlockLimits
-from wms2.core.placement import BlockToPlace, Placement, is_well, misses_a_rule, placement, trouble
+from wms2.core.placement import (
+    BlockToPlace,
+    Placement,
+    is_well,
+    misses_a_rule,
+    placement,
+    trouble,
+)
 from wms2.db import blocks, outputs
 from wms2.db.requests import request_record
 from wms2.db.sites import site_rse
@@ -39,6 +48,8 @@ DESTINATION_COMMENT = "WMS2: where the request wants it"
 DAY_SEC = 86400
 BLOCKS_IN_VAIN = 3
 """When so many blocks in a row fail, the others are not tried."""
+MOST_REASONS = 3
+"""So many are told: sites that fail together mostly do for the same one."""
 LOOK_EVERY_SEC = 300.0
 """Transfers take hours: Rucio is not asked for a block more often."""
 T = TypeVar("T")
@@ -74,23 +85,36 @@ class OutputActivities(DatabaseActivities):
         name = (order.request, order.dataset)
         while await self.record(blocks.assign_files, *name, self._limits):
             activity.heartbeat()
-        files = 0
-        while waiting := await self.record(blocks.blocks_to_protect, *name, limit=FILES_AT_ONCE):
-            for block in waiting:
-                files += await _undivided(self._protect(order, block))
-                activity.heartbeat(files)
+        files, failed = await self._protect_all(order)
         open_sec = await self.record(blocks.oldest_open_sec, *name)
         left = None if open_sec is None else self._limits.age.total_seconds() - open_sec
         closed = await self.record(blocks.blocks_to_register, *name)
-        return Protected(
+        done = Protected(
             files=files,
             blocks_due=bool(closed) or (left is not None and left <= 0),
             next_due_sec=left,
         )
+        if failed:
+            raise _done_but_for(failed, done)
+        return done
 
-    async def _protect(self, order: OutputOrder, block: blocks.OpenedBlock) -> int:
+    async def _protect_all(self, order: OutputOrder) -> tuple[int, list[Refused | Unavailable]]:
+        """How many files are protected only now, and why blocks were passed over: what waits elsewhere can be lost."""
+        files, failed = 0, dict[str, Refused | Unavailable]()
+        look = partial(blocks.blocks_to_protect, limit=FILES_AT_ONCE, without=failed.keys())
+        while waiting := await self.record(look, order.request, order.dataset):
+            for block in waiting:
+                # Where this fails it is Rucio itself. Where what follows does, it is the site or its files.
+                await _undivided(self._rucio.add_block(order.dataset, block.name))
+                try:
+                    files += await _undivided(self._protect(block))
+                except (Refused, Unavailable) as error:
+                    failed[block.name] = error
+                activity.heartbeat(files)
+        return files, list(failed.values())
+
+    async def _protect(self, block: blocks.OpenedBlock) -> int:
         rse = block.rse or await self._source_rse(block.site)
-        await self._rucio.add_block(order.dataset, block.name)
         replicas = [
             Replica(lfn=file.lfn, size_bytes=file.size_bytes, adler32=file.adler32) for file in block.files
         ]
@@ -266,6 +290,19 @@ class _Failures:
     def tell(self) -> None:
         if self._first is not None:
             raise self._first
+
+
+def _done_but_for(failed: Sequence[Refused | Unavailable], done: Protected) -> ApplicationError:
+    """What failed, and as its detail what was done all the same. A refusal comes first: it needs a person."""
+    first = next((error for error in failed if isinstance(error, Refused)), failed[0])
+    reasons = list(dict.fromkeys(map(str, (first, *failed))))
+    waits = [error.retry_after for error in failed if isinstance(error, Unavailable) and error.retry_after]
+    return ApplicationError(
+        "; ".join(reasons[:MOST_REASONS]),
+        done,
+        type=type(first).__name__,
+        next_retry_delay=timedelta(seconds=max(waits)) if waits else None,
+    )
 
 
 def _output(request: Request, dataset: str) -> Output:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
@@ -82,15 +82,21 @@ def assign_files(session: Session, request_name: str, dataset: str, limits: Bloc
     return assigned
 
 
-def blocks_to_protect(session: Session, request_name: str, dataset: str, limit: int) -> list[OpenedBlock]:
-    """Blocks with files of which Rucio has not been told, some files at a time."""
+def blocks_to_protect(
+    session: Session, request_name: str, dataset: str, limit: int, without: Collection[str] = ()
+) -> list[OpenedBlock]:
+    """Blocks with files of which Rucio has not been told, some files at a time, `without` those of these names."""
     row = find_dataset(session, request_name, dataset)
     if row is None:
         return []
     waiting = (
         select(OutputBlockRow, OutputFileRow)
         .join(OutputFileRow, OutputFileRow.block_id == OutputBlockRow.id)
-        .where(OutputBlockRow.output_dataset_id == row.id, OutputFileRow.status == OutputFileStatus.PENDING)
+        .where(
+            OutputBlockRow.output_dataset_id == row.id,
+            OutputFileRow.status == OutputFileStatus.PENDING,
+            OutputBlockRow.block_name.not_in(without),
+        )
         .order_by(OutputBlockRow.number, OutputFileRow.lfn)
         .limit(limit)
     )
