@@ -388,6 +388,25 @@ async def test_news_of_other_sites_are_acted_on_while_one_waits_for_a_person(
         await life.workflow.result()
 
 
+@pytest.mark.parametrize("destinations", [[], [TAPE], [SITE]])
+async def test_a_source_rule_that_somebody_deletes_too_early_is_made_again(
+    world: World, destinations: list[str]
+) -> None:
+    order = begin(world.engine, made_request(destinations=destinations), 1)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.protect(order)
+    await world.publisher.register(order)
+    (block,) = world.blocks()
+    await world.rucio.delete_rule(block.source_rule_id or "")
+    assert (await world.publisher.place(order)).waiting == 1, "it would be nowhere in an hour"
+    (again,) = [r for r in await world.rucio.rules_of(block.block_name) if r.rse_expression == SITE]
+    assert again.expires_at is None
+    assert world.blocks()[0].source_rule_id == again.id
+    for rule in block.transfer_rule_ids:
+        world.control("POST", f"rucio/rules/{rule}/finish")
+    assert (await world.publisher.place(order)).complete
+
+
 async def test_those_who_look_where_blocks_are_leave_rucio_to_those_who_protect(world: World) -> None:
     looking = most = 0
 

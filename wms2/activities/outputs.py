@@ -26,6 +26,7 @@ from wms2.core.blocks import BlockLimits
 from wms2.core.placement import (
     BlockToPlace,
     Placement,
+    is_let_go,
     is_well,
     misses_a_rule,
     placement,
@@ -244,13 +245,20 @@ class OutputActivities(DatabaseActivities):
             await self.record(blocks.record_archived, block.name, released=True)
             return True
         waited = block.waits_sec >= self._placement_wait.total_seconds()
-        if where is Placement.STAYS or (where is Placement.NOWHERE and waited):
+        if is_let_go(to_place, rules, now):
+            await self._hold_again(block)
+        elif where is Placement.STAYS or (where is Placement.NOWHERE and waited):
             await self._keep_at_source(block, output)
             return True
         if misses_a_rule(to_place, rules, now):
             await self._ask_for_destinations(output, block.name)
         await self.record(blocks.record_check, block.name)
         return False
+
+    async def _hold_again(self, block: blocks.PlacedBlock) -> None:
+        """Somebody has deleted the rule, and no other one holds every file."""
+        rule = await self._rucio.add_rule(block.name, block.rse, comment=SOURCE_COMMENT)
+        await self.record(blocks.record_source_rule, block.name, rule)
 
     async def _keep_at_source(self, block: blocks.PlacedBlock, output: Output) -> None:
         """The copy at its site is one of those that count, for as long as it is to be kept."""

@@ -47,6 +47,7 @@ class PlacedBlock:
 
     name: str
     files: int
+    rse: str
     source_rule: str
     transfer_rules: tuple[str, ...]
     waits_sec: float
@@ -215,6 +216,7 @@ def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[P
         PlacedBlock(
             block.block_name,
             block.files,
+            block.source_rse or "",
             block.source_rule_id or "",
             tuple(block.transfer_rule_ids),
             float(since_registered),
@@ -232,6 +234,12 @@ def block_of_files(session: Session, block_names: Sequence[str]) -> dict[str, st
         .where(OutputBlockRow.block_name.in_(block_names))
     )
     return {file.lfn: file.block_name for file in session.execute(query)}
+
+
+def record_source_rule(session: Session, block_name: str, rule: str) -> None:
+    """Another rule holds the block where it was made: the first one is gone."""
+    _, block = _locked(session, block_name)
+    block.source_rule_id = rule
 
 
 def record_check(session: Session, block_name: str) -> None:
