@@ -1,12 +1,14 @@
 """From the credit of a work unit to the announced dataset: a real PostgreSQL, the stand-in DBS and Rucio."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
 import pytest
+from sqlalchemy.orm import Session
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
@@ -323,6 +325,30 @@ async def test_a_rule_on_a_dataset_counts_for_a_block_only_with_locks_of_its_own
     assert (await patient.place(order)).waiting == 1
     world.run_daemons()
     assert (await patient.place(order)).complete
+    assert world.status() is OutputStatus.SOURCE_RELEASED
+
+
+async def test_the_locks_of_a_rule_on_a_dataset_are_looked_at_some_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    block_of_files = blocks.block_of_files
+
+    def noted(session: Session, lfns: Sequence[str]) -> dict[str, str]:
+        asked.append(len(lfns))
+        return block_of_files(session, lfns)
+
+    monkeypatch.setattr(blocks, "block_of_files", noted)
+    monkeypatch.setattr("wms2.activities.outputs.FILES_AT_ONCE", 2)
+    order = begin(world.engine, made_request(), 7)
+    produce(world.engine, "simulation", *range(7))
+    patient = world.publisher_with(wait=timedelta(hours=1))
+    await patient.protect(order)
+    await patient.register(order)
+    rule = await world.rucio.add_rule(DATASET, TAPE, comment="as a subscription would")
+    world.control("POST", f"rucio/rules/{rule}/finish")
+    assert (await patient.place(order)).complete
+    assert asked == [2, 2, 2, 1]
     assert world.status() is OutputStatus.SOURCE_RELEASED
 
 

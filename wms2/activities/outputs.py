@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -183,9 +183,10 @@ class OutputActivities(DatabaseActivities):
         found = await self.record(blocks.blocks_to_place, *name)
         waiting = [block for block in found if order.finishing or _is_due(block)]
         output = _output((await self.record(request_record, order.request)).request, order.dataset)
-        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
-        # Where the request names destinations, these are what counts.
-        locks = {} if output.destinations else await self._locks(waiting, of_dataset)
+        async with self._looks:
+            of_dataset = await self._lasting_rules(order.dataset) if waiting else []
+            # Where the request names destinations, these are what counts.
+            locks = {} if output.destinations else await self._locks(of_dataset)
         left_alone = left = len(found) - len(waiting)
         troubles, failures = [], _Failures()
         for block in waiting:
@@ -211,22 +212,18 @@ class OutputActivities(DatabaseActivities):
         """Without those that bring a request its input: they end with that request."""
         return [rule for rule in await self._rucio.rules_of(name) if rule.comment != INPUT_COMMENT]
 
-    async def _locks(
-        self, waiting: Sequence[blocks.PlacedBlock], of_dataset: Sequence[Rule]
-    ) -> dict[str, Counter[str]]:
+    async def _locks(self, of_dataset: Sequence[Rule]) -> dict[str, Counter[str]]:
         """How many locks that are OK each rule on the dataset has for each block, where it is well.
 
-        Rucio lists the locks of the whole dataset, so it is asked once for all blocks.
+        Rucio lists the locks of the whole dataset, so it is asked once for all blocks, and looked at in pieces.
         """
-        well = [rule for rule in of_dataset if is_well(rule)]
-        if not well:
-            return {}
-        block_of = await self.record(blocks.block_of_files, [block.name for block in waiting])
         locks: dict[str, Counter[str]] = defaultdict(Counter)
-        for rule in well:
-            async for lfn in self._rucio.held_files(rule.id):
-                if block := block_of.get(lfn):
-                    locks[block][rule.id] += 1
+        for rule in filter(is_well, of_dataset):
+            async with aclosing(_pieces(self._rucio.held_files(rule.id), FILES_AT_ONCE)) as pieces:
+                async for lfns in pieces:
+                    block_of = await self.record(blocks.block_of_files, lfns)
+                    for block in filter(None, map(block_of.get, lfns)):
+                        locks[block][rule.id] += 1
         return locks
 
     async def _place(
@@ -328,6 +325,19 @@ def _is_due(block: blocks.PlacedBlock) -> bool:
 def _to_place(block: blocks.PlacedBlock, output: Output, locks: Mapping[str, int]) -> BlockToPlace:
     kept_for = timedelta(days=output.retention_days) if output.retention_days else None
     return BlockToPlace(block.files, block.source_rule, frozenset(block.transfer_rules), kept_for, locks)
+
+
+async def _pieces(names: AsyncGenerator[str, None], size: int) -> AsyncGenerator[list[str], None]:
+    """So many at a time: all of them may be too many to hold."""
+    piece: list[str] = []
+    async with aclosing(names) as rest:
+        async for name in rest:
+            piece.append(name)
+            if len(piece) == size:
+                yield piece
+                piece = []
+    if piece:
+        yield piece
 
 
 async def _undivided(step: Coroutine[Any, Any, T]) -> T:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import String, any_, cast, func, select, update
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
 
 from wms2.core.blocks import BlockLimits, Load, is_due, takes
@@ -226,12 +227,14 @@ def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[P
     ]
 
 
-def block_of_files(session: Session, block_names: Sequence[str]) -> dict[str, str]:
-    """The names of all files of some blocks, each with that of its block."""
+def block_of_files(session: Session, lfns: Sequence[str]) -> dict[str, str]:
+    """The name of the block that each of these files is in; those that are in none of ours are left out."""
+    # One parameter however many they are.
+    asked = cast(list(lfns), ARRAY(String))
     query = (
         select(OutputFileRow.lfn, OutputBlockRow.block_name)
         .join(OutputBlockRow, OutputBlockRow.id == OutputFileRow.block_id)
-        .where(OutputBlockRow.block_name.in_(block_names))
+        .where(OutputFileRow.lfn == any_(asked))
     )
     return {file.lfn: file.block_name for file in session.execute(query)}
 
