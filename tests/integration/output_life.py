@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from tests.integration.output_world import World
-from tests.integration.publishing import LIMITS, begin, made_request, produce
+from tests.integration.publishing import LIMITS, SITE, begin, made_request, produce
 from tests.patience import PATIENCE_SEC
 from wms2.activities.outputs import OutputActivities
 from wms2.activities.undo import UndoActivities
@@ -42,9 +42,9 @@ class OutputLife:
     order: OutputOrder
     workflow: WorkflowHandle[Any, Any]
 
-    async def hear(self, *numbers: int) -> None:
+    async def hear(self, *numbers: int, site: str = SITE) -> None:
         """Work units were credited."""
-        produce(self.world.engine, self.order.request, *numbers)
+        produce(self.world.engine, self.order.request, *numbers, site=site)
         await self.workflow.signal("news")
 
     async def trouble(self) -> str:

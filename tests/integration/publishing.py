@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Engine
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from tests.factories import simulation
@@ -105,6 +106,6 @@ class Publisher:
         for _ in range(times - 1):
             try:
                 return await self.publish(order)
-            except Unavailable:
+            except (Unavailable, ApplicationError):
                 continue
         return await self.publish(order)

@@ -1,20 +1,25 @@
 """From the credit of a work unit to the announced dataset: a real PostgreSQL, the stand-in DBS and Rucio."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
 import pytest
+from sqlalchemy.orm import Session
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from tests.factories import reprocessing
+from tests.integration.output_life import LOOK_SEC, living
 from tests.integration.output_world import World
 from tests.integration.publishing import (
     LIMITS,
     SITE,
     TAPE,
+    Publisher,
     begin,
     dataset_of,
     made_request,
@@ -22,19 +27,23 @@ from tests.integration.publishing import (
     produced_unit,
 )
 from tests.integration.test_database import input_file, planned_files
+from tests.patience import PATIENCE_SEC
 from tests.stand_in import stand_in_rucio
 from wms2.activities.inputs import COMMENT as INPUT_COMMENT
-from wms2.activities.outputs import OutputActivities
+from wms2.activities.outputs import LOOKS_AT_ONCE, OutputActivities
 from wms2.adapters.rucio import Rucio
+from wms2.config import Settings
 from wms2.core.blocks import BlockLimits, Load
 from wms2.db import blocks, credit, ledger, outputs, requests
 from wms2.db.session import RecordConflict, transaction
 from wms2.errors import Refused
 from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStatus
-from wms2.models.rule import Replica
+from wms2.models.rule import Replica, Rule
+from wms2.workflows.output_dataset import OutputDatasetWorkflow
 
 DATASET = dataset_of("simulation")
+NOWHERE = "T2_XX_Nowhere"
 
 
 async def test_what_is_credited_is_protected_at_once_registered_with_its_block_and_in_the_end_announced(
@@ -319,6 +328,30 @@ async def test_a_rule_on_a_dataset_counts_for_a_block_only_with_locks_of_its_own
     assert world.status() is OutputStatus.SOURCE_RELEASED
 
 
+async def test_the_locks_of_a_rule_on_a_dataset_are_looked_at_some_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    block_of_files = blocks.block_of_files
+
+    def noted(session: Session, lfns: Sequence[str]) -> dict[str, str]:
+        asked.append(len(lfns))
+        return block_of_files(session, lfns)
+
+    monkeypatch.setattr(blocks, "block_of_files", noted)
+    monkeypatch.setattr("wms2.activities.outputs.FILES_AT_ONCE", 2)
+    order = begin(world.engine, made_request(), 7)
+    produce(world.engine, "simulation", *range(7))
+    patient = world.publisher_with(wait=timedelta(hours=1))
+    await patient.protect(order)
+    await patient.register(order)
+    rule = await world.rucio.add_rule(DATASET, TAPE, comment="as a subscription would")
+    world.control("POST", f"rucio/rules/{rule}/finish")
+    assert (await patient.place(order)).complete
+    assert asked == [2, 2, 2, 1]
+    assert world.status() is OutputStatus.SOURCE_RELEASED
+
+
 async def test_what_nobody_wants_elsewhere_stays_where_it_was_made_for_as_long_as_it_is_to_be_kept(
     world: World,
 ) -> None:
@@ -344,6 +377,86 @@ async def test_a_block_that_is_refused_does_not_keep_the_others_back(world: Worl
     assert in_dbs == [0, 3, 1]
     await world.publisher.publish(order)
     await world.assert_published("simulation", 7)
+
+
+async def test_files_at_a_site_that_rucio_does_not_take_keep_no_others_from_being_protected(
+    world: World,
+) -> None:
+    order = begin(world.engine, made_request(), 6)
+    produce(world.engine, "simulation", 0, 1, 2, 3, site=NOWHERE)
+    produce(world.engine, "simulation", 4, 5)
+    with pytest.raises(ApplicationError, match=f"Rucio knows no disk of {NOWHERE}") as failed:
+        await world.publisher.protect(order)
+    assert failed.value.type == "NotFound"
+    (done,) = failed.value.details
+    assert done.files == 2
+    assert world.file_statuses() == {OutputFileStatus.PENDING: 4, OutputFileStatus.PROTECTED: 2}
+    world.control("PUT", f"rucio/rses/{NOWHERE}")
+    assert (await world.publisher.protect(order)).files == 4
+
+
+async def test_news_of_other_sites_are_acted_on_while_one_waits_for_a_person(
+    world: World, settings: Settings
+) -> None:
+    async with living(world, settings, "simulation") as life:
+        await life.hear(0, site=NOWHERE)
+        async with asyncio.timeout(PATIENCE_SEC):
+            while not (state := await life.workflow.query(OutputDatasetWorkflow.state)).problem:
+                await asyncio.sleep(LOOK_SEC)
+        again_at = state.setbacks["protect"].again_at
+        await life.hear(1)
+        await life.until(lambda: world.file_statuses()[OutputFileStatus.PROTECTED] == 1)
+        assert datetime.now(UTC) < again_at
+        world.control("PUT", f"rucio/rses/{NOWHERE}")
+        await life.workflow.signal("retry")
+        await life.until(lambda: world.file_statuses()[OutputFileStatus.PROTECTED] == 2)
+        await life.workflow.signal("freeze")
+        await life.workflow.result()
+
+
+@pytest.mark.parametrize("destinations", [[], [TAPE], [SITE]])
+async def test_a_source_rule_that_somebody_deletes_too_early_is_made_again(
+    world: World, destinations: list[str]
+) -> None:
+    order = begin(world.engine, made_request(destinations=destinations), 1)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.protect(order)
+    await world.publisher.register(order)
+    (block,) = world.blocks()
+    await world.rucio.delete_rule(block.source_rule_id or "")
+    assert (await world.publisher.place(order)).waiting == 1, "it would be nowhere in an hour"
+    (again,) = [r for r in await world.rucio.rules_of(block.block_name) if r.rse_expression == SITE]
+    assert again.expires_at is None
+    assert world.blocks()[0].source_rule_id == again.id
+    for rule in block.transfer_rule_ids:
+        world.control("POST", f"rucio/rules/{rule}/finish")
+    assert (await world.publisher.place(order)).complete
+
+
+async def test_those_who_look_where_blocks_are_leave_rucio_to_those_who_protect(world: World) -> None:
+    looking = most = 0
+
+    class SlowRucio(Rucio):
+        async def rules_of(self, name: str) -> list[Rule]:
+            nonlocal looking, most
+            if "#" not in name:
+                return []
+            looking += 1
+            most = max(most, looking)
+            await asyncio.sleep(0.02)
+            looking -= 1
+            return await world.rucio.rules_of(name)
+
+    orders = [begin(world.engine, made_request(f"one_{number}"), 2) for number in range(10)]
+    async with stand_in_rucio(world.url) as rucio:
+        rucio.__class__ = SlowRucio
+        looker = Publisher(world.engine, world.dbs, rucio)
+        for order in orders:
+            produce(world.engine, order.request, 0, 1)
+            await world.publisher.protect(order)
+            await world.publisher.register(order)
+        await asyncio.gather(*(looker.place(order) for order in orders))
+    assert most == LOOKS_AT_ONCE
 
 
 async def test_a_cancelled_step_leaves_no_call_in_flight(world: World) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from tests.integration.output_life import LOOK_SEC, living
@@ -120,7 +121,7 @@ async def test_a_rule_and_a_block_that_a_cut_off_call_left_without_a_record_are_
     order = begin(world.engine, made_request(), 2)
     produce(world.engine, "simulation", 0, 1)
     world.control("POST", "trouble", {"kind": "cut_after", "path": "/rules/$", "method": "POST"})
-    with pytest.raises(Unavailable):
+    with pytest.raises(ApplicationError, match="does not answer"):
         await world.publisher.protect(order)
     (block,) = world.blocks()
     assert (block.source_rule_id, await living_rules(world)) == (None, 1)

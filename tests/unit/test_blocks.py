@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wms2.core.blocks import BlockLimits, Load, is_due, takes
 from wms2.core.outputs import BlockSteps, dataset_status
-from wms2.core.placement import BlockToPlace, Placement, misses_a_rule, placement, trouble
+from wms2.core.placement import BlockToPlace, Placement, is_let_go, misses_a_rule, placement, trouble
 from wms2.models.output import OutputStatus
 from wms2.models.rule import Rule
 
@@ -131,6 +131,18 @@ def test_a_stuck_transfer_is_told_with_rucios_own_words() -> None:
     stuck = rule(state="STUCK", locks_stuck=2, error="no space left")
     assert trouble([OF_SOURCE, stuck]) == "the rule for T1_US_FNAL_Tape is stuck with 2 files: no space left"
     assert trouble([OF_SOURCE]) == ""
+
+
+def test_a_transfer_that_rucio_has_given_up_is_told_too() -> None:
+    suspended = rule(state="SUSPENDED", locks_stuck=2, error="no space left")
+    assert "is suspended with 2 files: no space left" in trouble([OF_SOURCE, suspended])
+
+
+def test_a_block_is_let_go_where_it_was_made_when_its_own_rule_is_gone_or_about_to_go() -> None:
+    deleted = rule(SOURCE, expires_at=NOW + timedelta(hours=1))
+    assert not is_let_go(BLOCK, [rule(), OF_SOURCE], NOW)
+    assert is_let_go(BLOCK, [rule(), deleted], NOW)
+    assert is_let_go(BLOCK, [rule()], NOW)
 
 
 def steps(**done: bool) -> BlockSteps:

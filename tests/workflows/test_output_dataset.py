@@ -69,6 +69,7 @@ class Service:
         self.calls: list[str] = []
         self.finished = 0
         self.failing: dict[str, str] = {}
+        self.done_all_the_same: tuple[Protected, ...] = ()
         self.gate = asyncio.Event()
         self.gate.set()
         self.protected = Protected(files=3)
@@ -87,7 +88,7 @@ class Service:
             raise
         self.finished += 1
         if kind := self.failing.get(name):
-            raise ApplicationError(f"{name} does not work", type=kind)
+            raise ApplicationError(f"{name} does not work", *self.done_all_the_same, type=kind)
 
     @activity.defn
     async def protect_outputs(self, order: OutputOrder) -> Protected:
@@ -361,6 +362,49 @@ async def test_files_are_protected_with_each_news_while_dbs_is_away(
     service.protected = Protected(files=0, blocks_due=True)
     await environment.sleep(8 * 3600)
     await until_state(handle, lambda state: state.registered > 0 and not state.problem)
+
+
+async def test_what_fails_for_some_blocks_goes_on_for_the_others_and_is_tried_again_in_its_own_time(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Unavailable"
+    service.done_all_the_same = (Protected(files=2, blocks_due=True),)
+    service.placed = Placed(waiting=1)
+    handle = await start(environment.client)
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: state.failures == 1)
+    for number in range(2, 5):
+        await handle.signal("news")
+        await environment.sleep(TRIES_SEC / 2)
+        await until_state(handle, lambda state, number=number: state.protected >= 2 * number)  # type: ignore[misc]
+    assert (await _state(handle)).failures == 1, "what is done for others is no try"
+    assert "register" in service.calls
+    await environment.sleep(16 * 3600)
+    await until(lambda: _was_told(environment.client, "stuck protect does not work"))
+    assert len(await told(environment.client)) == 1
+    service.failing.clear()
+    await handle.signal("finish")
+    await until(lambda: _was_told(environment.client, f"recovered {DATASET}"))
+
+
+async def test_a_service_that_goes_away_while_some_blocks_fail_is_left_alone_for_a_short_time_first(
+    environment: WorkflowEnvironment, service: Service
+) -> None:
+    service.failing["protect"] = "Refused"
+    service.done_all_the_same = (Protected(files=2),)
+    handle = await start(environment.client)
+    await environment.sleep(4 * 3600)
+    await until_state(handle, lambda state: state.failures > 3)
+    service.failing["protect"], service.done_all_the_same = "Unavailable", ()
+    await handle.signal("news")
+    await environment.sleep(TRIES_SEC)
+    await until_state(handle, lambda state: state.failures == 1)
+    tries = service.calls.count("protect")
+    await handle.signal("news")
+    service.failing.clear()
+    assert service.calls.count("protect") == tries
+    await environment.sleep(120)
+    await until_state(handle, lambda state: state.protected > 0 and not state.problem)
 
 
 async def test_it_is_not_announced_as_long_as_a_step_fails(

@@ -107,6 +107,26 @@ async def test_an_output_that_ends_without_a_word_does_not_keep_a_request_from_i
     assert (await life.end()).status is RequestStatus.ABORTED
 
 
+async def test_outputs_that_go_on_after_an_end_that_was_refused_are_frozen_again(life: Life) -> None:
+    output = await waits_for(life, SLOW_DATASET)
+    await life.say(Action.HOLD)
+    await life.until(RequestStatus.HELD)
+    life.world.broken = {"supersede"}
+    held = life.world.statuses.count("held")
+    await life.say(Action.RESTART)
+    await life.until_held_again(held)
+    frozen = (await output.describe()).run_id
+    await life.say(Action.RELEASE)
+    async with asyncio.timeout(PATIENCE_SEC):
+        while (await output.describe()).run_id == frozen or not await was_told(output):
+            await asyncio.sleep(0.05)
+    await life.say(Action.HOLD)
+    await life.until_held_again(held + 1)
+    await life.say(Action.FAIL)
+    assert (await life.end()).status is RequestStatus.FAILED
+    assert await output.query(QuietOutput.last_word) == "freeze"
+
+
 async def test_a_request_that_failed_has_its_outputs_taken_back(life: Life) -> None:
     await held_by_failures(life)
     await life.say(Action.FAIL)

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from wms2.activities.database import DatabaseActivities
 from wms2.activities.inputs import COMMENT as INPUT_COMMENT
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.core.blocks import BlockLimits
-from wms2.core.placement import BlockToPlace, Placement, is_well, misses_a_rule, placement, trouble
+from wms2.core.placement import (
+    BlockToPlace,
+    Placement,
+    is_let_go,
+    is_well,
+    misses_a_rule,
+    placement,
+    trouble,
+)
 from wms2.db import blocks, outputs
 from wms2.db.requests import request_record
 from wms2.db.sites import site_rse
@@ -39,6 +49,10 @@ DESTINATION_COMMENT = "WMS2: where the request wants it"
 DAY_SEC = 86400
 BLOCKS_IN_VAIN = 3
 """When so many blocks in a row fail, the others are not tried."""
+MOST_REASONS = 3
+"""So many are told: sites that fail together mostly do for the same one."""
+LOOKS_AT_ONCE = 4
+"""For all datasets together. A call that protects a file does not queue up behind hundreds that can wait."""
 LOOK_EVERY_SEC = 300.0
 """Transfers take hours: Rucio is not asked for a block more often."""
 T = TypeVar("T")
@@ -65,6 +79,7 @@ class OutputActivities(DatabaseActivities):
         self._limits = limits
         self._placement_wait = placement_wait
         self._stuck_hours = stuck_hours
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     # Protecting -----------------------------------------------------------------------------------------
 
@@ -74,23 +89,36 @@ class OutputActivities(DatabaseActivities):
         name = (order.request, order.dataset)
         while await self.record(blocks.assign_files, *name, self._limits):
             activity.heartbeat()
-        files = 0
-        while waiting := await self.record(blocks.blocks_to_protect, *name, limit=FILES_AT_ONCE):
-            for block in waiting:
-                files += await _undivided(self._protect(order, block))
-                activity.heartbeat(files)
+        files, failed = await self._protect_all(order)
         open_sec = await self.record(blocks.oldest_open_sec, *name)
         left = None if open_sec is None else self._limits.age.total_seconds() - open_sec
         closed = await self.record(blocks.blocks_to_register, *name)
-        return Protected(
+        done = Protected(
             files=files,
             blocks_due=bool(closed) or (left is not None and left <= 0),
             next_due_sec=left,
         )
+        if failed:
+            raise _done_but_for(failed, done)
+        return done
 
-    async def _protect(self, order: OutputOrder, block: blocks.OpenedBlock) -> int:
+    async def _protect_all(self, order: OutputOrder) -> tuple[int, list[Refused | Unavailable]]:
+        """How many files are protected only now, and why blocks were passed over: what waits elsewhere can be lost."""
+        files, failed = 0, dict[str, Refused | Unavailable]()
+        look = partial(blocks.blocks_to_protect, limit=FILES_AT_ONCE, without=failed.keys())
+        while waiting := await self.record(look, order.request, order.dataset):
+            for block in waiting:
+                # Where this fails it is Rucio itself. Where what follows does, it is the site or its files.
+                await _undivided(self._rucio.add_block(order.dataset, block.name))
+                try:
+                    files += await _undivided(self._protect(block))
+                except (Refused, Unavailable) as error:
+                    failed[block.name] = error
+                activity.heartbeat(files)
+        return files, list(failed.values())
+
+    async def _protect(self, block: blocks.OpenedBlock) -> int:
         rse = block.rse or await self._source_rse(block.site)
-        await self._rucio.add_block(order.dataset, block.name)
         replicas = [
             Replica(lfn=file.lfn, size_bytes=file.size_bytes, adler32=file.adler32) for file in block.files
         ]
@@ -155,18 +183,20 @@ class OutputActivities(DatabaseActivities):
         found = await self.record(blocks.blocks_to_place, *name)
         waiting = [block for block in found if order.finishing or _is_due(block)]
         output = _output((await self.record(request_record, order.request)).request, order.dataset)
-        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
-        # Where the request names destinations, these are what counts.
-        locks = {} if output.destinations else await self._locks(waiting, of_dataset)
+        async with self._looks:
+            of_dataset = await self._lasting_rules(order.dataset) if waiting else []
+            # Where the request names destinations, these are what counts.
+            locks = {} if output.destinations else await self._locks(of_dataset)
         left_alone = left = len(found) - len(waiting)
         troubles, failures = [], _Failures()
         for block in waiting:
-            with failures.passed_over():
-                rules = await self._lasting_rules(block.name)
-                to_place = _to_place(block, output, locks.get(block.name, {}))
-                if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
-                    left += 1
-                    troubles.append(trouble([*rules, *of_dataset]))
+            async with self._looks:
+                with failures.passed_over():
+                    rules = await self._lasting_rules(block.name)
+                    to_place = _to_place(block, output, locks.get(block.name, {}))
+                    if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
+                        left += 1
+                        troubles.append(trouble([*rules, *of_dataset]))
             activity.heartbeat(left)
         failures.tell()
         complete = not left and await self.record(blocks.is_complete, *name)
@@ -182,22 +212,18 @@ class OutputActivities(DatabaseActivities):
         """Without those that bring a request its input: they end with that request."""
         return [rule for rule in await self._rucio.rules_of(name) if rule.comment != INPUT_COMMENT]
 
-    async def _locks(
-        self, waiting: Sequence[blocks.PlacedBlock], of_dataset: Sequence[Rule]
-    ) -> dict[str, Counter[str]]:
+    async def _locks(self, of_dataset: Sequence[Rule]) -> dict[str, Counter[str]]:
         """How many locks that are OK each rule on the dataset has for each block, where it is well.
 
-        Rucio lists the locks of the whole dataset, so it is asked once for all blocks.
+        Rucio lists the locks of the whole dataset, so it is asked once for all blocks, and looked at in pieces.
         """
-        well = [rule for rule in of_dataset if is_well(rule)]
-        if not well:
-            return {}
-        block_of = await self.record(blocks.block_of_files, [block.name for block in waiting])
         locks: dict[str, Counter[str]] = defaultdict(Counter)
-        for rule in well:
-            async for lfn in self._rucio.held_files(rule.id):
-                if block := block_of.get(lfn):
-                    locks[block][rule.id] += 1
+        for rule in filter(is_well, of_dataset):
+            async with aclosing(_pieces(self._rucio.held_files(rule.id), FILES_AT_ONCE)) as pieces:
+                async for lfns in pieces:
+                    block_of = await self.record(blocks.block_of_files, lfns)
+                    for block in filter(None, map(block_of.get, lfns)):
+                        locks[block][rule.id] += 1
         return locks
 
     async def _place(
@@ -216,13 +242,20 @@ class OutputActivities(DatabaseActivities):
             await self.record(blocks.record_archived, block.name, released=True)
             return True
         waited = block.waits_sec >= self._placement_wait.total_seconds()
-        if where is Placement.STAYS or (where is Placement.NOWHERE and waited):
+        if is_let_go(to_place, rules, now):
+            await self._hold_again(block)
+        elif where is Placement.STAYS or (where is Placement.NOWHERE and waited):
             await self._keep_at_source(block, output)
             return True
         if misses_a_rule(to_place, rules, now):
             await self._ask_for_destinations(output, block.name)
         await self.record(blocks.record_check, block.name)
         return False
+
+    async def _hold_again(self, block: blocks.PlacedBlock) -> None:
+        """Somebody has deleted the rule, and no other one holds every file."""
+        rule = await self._rucio.add_rule(block.name, block.rse, comment=SOURCE_COMMENT)
+        await self.record(blocks.record_source_rule, block.name, rule)
 
     async def _keep_at_source(self, block: blocks.PlacedBlock, output: Output) -> None:
         """The copy at its site is one of those that count, for as long as it is to be kept."""
@@ -268,6 +301,19 @@ class _Failures:
             raise self._first
 
 
+def _done_but_for(failed: Sequence[Refused | Unavailable], done: Protected) -> ApplicationError:
+    """What failed, and as its detail what was done all the same. A refusal comes first: it needs a person."""
+    first = next((error for error in failed if isinstance(error, Refused)), failed[0])
+    reasons = list(dict.fromkeys(map(str, (first, *failed))))
+    waits = [error.retry_after for error in failed if isinstance(error, Unavailable) and error.retry_after]
+    return ApplicationError(
+        "; ".join(reasons[:MOST_REASONS]),
+        done,
+        type=type(first).__name__,
+        next_retry_delay=timedelta(seconds=max(waits)) if waits else None,
+    )
+
+
 def _output(request: Request, dataset: str) -> Output:
     return next(output for output in request.outputs if output.dataset == dataset)
 
@@ -279,6 +325,19 @@ def _is_due(block: blocks.PlacedBlock) -> bool:
 def _to_place(block: blocks.PlacedBlock, output: Output, locks: Mapping[str, int]) -> BlockToPlace:
     kept_for = timedelta(days=output.retention_days) if output.retention_days else None
     return BlockToPlace(block.files, block.source_rule, frozenset(block.transfer_rules), kept_for, locks)
+
+
+async def _pieces(names: AsyncGenerator[str, None], size: int) -> AsyncGenerator[list[str], None]:
+    """So many at a time: all of them may be too many to hold."""
+    piece: list[str] = []
+    async with aclosing(names) as rest:
+        async for name in rest:
+            piece.append(name)
+            if len(piece) == size:
+                yield piece
+                piece = []
+    if piece:
+        yield piece
 
 
 async def _undivided(step: Coroutine[Any, Any, T]) -> T:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from wms2.models.rule import Rule
 
-OK, STUCK = "OK", "STUCK"
+OK, STUCK, SUSPENDED = "OK", "STUCK", "SUSPENDED"
 LASTS = timedelta(days=7)
 """A rule that ends sooner is no reason to let go of another copy."""
 
@@ -76,6 +76,11 @@ def misses_a_rule(block: BlockToPlace, of_block: Sequence[Rule], now: datetime) 
     return not block.wanted_rules - {block.source_rule} <= there
 
 
+def is_let_go(block: BlockToPlace, of_block: Sequence[Rule], now: datetime) -> bool:
+    """Whether the rule that holds it where it was made is gone, or about to go."""
+    return not any(rule.id == block.source_rule and _lasts(rule, block, now) for rule in of_block)
+
+
 def _lasts(rule: Rule, block: BlockToPlace, now: datetime) -> bool:
     """A rule for a destination lasts as long as the request said, which may be short."""
     least = LASTS
@@ -89,9 +94,13 @@ def _holds(rule: Rule, locks_ok: int, block: BlockToPlace) -> bool:
 
 
 def trouble(rules: Sequence[Rule]) -> str:
-    """What Rucio says of the first rule that does not get on; empty where all do."""
-    stuck = next((rule for rule in rules if rule.state == STUCK), None)
+    """What Rucio says of the first rule that does not get on; empty where all do.
+
+    One that was stuck for weeks is suspended: Rucio itself does not try any more.
+    """
+    stuck = next((rule for rule in rules if rule.state in (STUCK, SUSPENDED)), None)
     if stuck is None:
         return ""
     why = stuck.error or "no reason given"
-    return f"the rule for {stuck.rse_expression} is stuck with {stuck.locks_stuck} files: {why}"
+    state = stuck.state.lower()
+    return f"the rule for {stuck.rse_expression} is {state} with {stuck.locks_stuck} files: {why}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import String, any_, cast, func, select, update
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session
 
 from wms2.core.blocks import BlockLimits, Load, is_due, takes
@@ -47,6 +48,7 @@ class PlacedBlock:
 
     name: str
     files: int
+    rse: str
     source_rule: str
     transfer_rules: tuple[str, ...]
     waits_sec: float
@@ -82,15 +84,21 @@ def assign_files(session: Session, request_name: str, dataset: str, limits: Bloc
     return assigned
 
 
-def blocks_to_protect(session: Session, request_name: str, dataset: str, limit: int) -> list[OpenedBlock]:
-    """Blocks with files of which Rucio has not been told, some files at a time."""
+def blocks_to_protect(
+    session: Session, request_name: str, dataset: str, limit: int, without: Collection[str] = ()
+) -> list[OpenedBlock]:
+    """Blocks with files of which Rucio has not been told, some files at a time, `without` those of these names."""
     row = find_dataset(session, request_name, dataset)
     if row is None:
         return []
     waiting = (
         select(OutputBlockRow, OutputFileRow)
         .join(OutputFileRow, OutputFileRow.block_id == OutputBlockRow.id)
-        .where(OutputBlockRow.output_dataset_id == row.id, OutputFileRow.status == OutputFileStatus.PENDING)
+        .where(
+            OutputBlockRow.output_dataset_id == row.id,
+            OutputFileRow.status == OutputFileStatus.PENDING,
+            OutputBlockRow.block_name.not_in(without),
+        )
         .order_by(OutputBlockRow.number, OutputFileRow.lfn)
         .limit(limit)
     )
@@ -209,6 +217,7 @@ def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[P
         PlacedBlock(
             block.block_name,
             block.files,
+            block.source_rse or "",
             block.source_rule_id or "",
             tuple(block.transfer_rule_ids),
             float(since_registered),
@@ -218,14 +227,22 @@ def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[P
     ]
 
 
-def block_of_files(session: Session, block_names: Sequence[str]) -> dict[str, str]:
-    """The names of all files of some blocks, each with that of its block."""
+def block_of_files(session: Session, lfns: Sequence[str]) -> dict[str, str]:
+    """The name of the block that each of these files is in; those that are in none of ours are left out."""
+    # One parameter however many they are.
+    asked = cast(list(lfns), ARRAY(String))
     query = (
         select(OutputFileRow.lfn, OutputBlockRow.block_name)
         .join(OutputBlockRow, OutputBlockRow.id == OutputFileRow.block_id)
-        .where(OutputBlockRow.block_name.in_(block_names))
+        .where(OutputFileRow.lfn == any_(asked))
     )
     return {file.lfn: file.block_name for file in session.execute(query)}
+
+
+def record_source_rule(session: Session, block_name: str, rule: str) -> None:
+    """Another rule holds the block where it was made: the first one is gone."""
+    _, block = _locked(session, block_name)
+    block.source_rule_id = rule
 
 
 def record_check(session: Session, block_name: str) -> None:

@@ -19,6 +19,8 @@ class Setback(BaseModel):
     """When it is tried again."""
     told: bool = False
     """Whether the request was told that a person is needed."""
+    partly: bool = False
+    """Whether only some blocks failed: the step is taken for the others as soon as there is something to do."""
 
 
 class OutputState(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -113,12 +113,17 @@ class OutputDatasetWorkflow:
 
     def _is_wanted(self) -> bool:
         state = self._state
-        return state.frozen or state.retry or (state.news and PROTECT not in state.setbacks)
+        return state.frozen or state.retry or (state.news and PROTECT not in self._failing)
+
+    @property
+    def _failing(self) -> set[str]:
+        """The steps that get nowhere at all, and wait for their time."""
+        return {step for step, setback in self._state.setbacks.items() if not setback.partly}
 
     def _patience(self) -> timedelta | None:
         state = self._state
         times = [setback.again_at for setback in state.setbacks.values()]
-        if state.close_at and not {PROTECT, REGISTER} & state.setbacks.keys():
+        if state.close_at and not {PROTECT, REGISTER} & self._failing:
             times.append(state.close_at)
         if state.look_at and PLACE not in state.setbacks:
             times.append(state.look_at)
@@ -154,7 +159,7 @@ class OutputDatasetWorkflow:
     async def _try(self, step: str, work: Callable[[], Awaitable[T]]) -> T | None:
         """A step whose time has come. Its failure is kept for people to read; after many of them one is called."""
         setback = self._state.setbacks.get(step)
-        if setback and workflow.now() < setback.again_at:
+        if setback and step in self._failing and workflow.now() < setback.again_at:
             return None
         try:
             done = await work()
@@ -167,8 +172,16 @@ class OutputDatasetWorkflow:
         return done
 
     async def _protect(self) -> None:
+        try:
+            done = await self._do("protect_outputs", Protected, "protect files at their sites", self._soon)
+        except ActivityError as error:
+            if (partly := _done_all_the_same(error)) is not None:
+                self._take_over(partly)
+            raise
+        self._take_over(done)
+
+    def _take_over(self, protected: Protected) -> None:
         state = self._state
-        protected = await self._do("protect_outputs", Protected, "protect files at their sites", self._soon)
         state.protected += protected.files
         state.blocks_due, state.close_at = protected.blocks_due, None
         if protected.next_due_sec is not None:
@@ -229,19 +242,22 @@ class OutputDatasetWorkflow:
     async def _take_note_of(self, step: str, error: ActivityError) -> None:
         """What trying again does not mend is a person's business at once, the rest when nothing has helped."""
         state, cause = self._state, error.cause
-        before = state.setbacks.get(step)
-        failures = before.failures + 1 if before else 1
+        before, partly = state.setbacks.get(step), _done_all_the_same(error) is not None
+        failures, again_at = _next_try(before, partly)
         final = isinstance(cause, ApplicationError) and cause.type in FINAL
         is_stuck = final or failures > len(BACK_OFF)
+        was_told = before is not None and before.told
+        is_news = before is None or again_at != before.again_at or not was_told
         state.setbacks[step] = Setback(
             problem=cause.message if isinstance(cause, FailureError) else str(error),
             failures=failures,
-            again_at=workflow.now() + BACK_OFF[min(failures, len(BACK_OFF)) - 1],
-            told=is_stuck or (before is not None and before.told),
+            again_at=again_at,
+            told=is_stuck or was_told,
+            partly=partly,
         )
         self._sum_up()
         workflow.logger.warning("%s: %s", state.dataset, state.setbacks[step].problem)
-        if is_stuck:
+        if is_stuck and is_news:
             await self._report("output_stuck", OutputStuck(dataset=state.dataset, problem=state.problem))
 
     async def _recover(self, step: str) -> None:
@@ -288,3 +304,24 @@ class OutputDatasetWorkflow:
         if state.problem:
             lines.append(f"- **Problem**, tried {state.failures} times: {state.problem}")
         workflow.set_current_details("\n".join(lines))
+
+
+def _done_all_the_same(error: ActivityError) -> Protected | None:
+    """What a step did for others before it failed for some; None where it failed for all."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.details:
+        return Protected.model_validate(cause.details[0])
+    return None
+
+
+def _next_try(before: Setback | None, partly: bool) -> tuple[int, datetime]:
+    """How often it was tried in vain by now, and when it is tried again.
+
+    What was done before its time for the sake of others is no try. Another kind of failure begins anew.
+    """
+    now = workflow.now()
+    same = before if before is not None and before.partly == partly else None
+    if same is not None and partly and now < same.again_at:
+        return same.failures, same.again_at
+    failures = same.failures + 1 if same else 1
+    return failures, now + BACK_OFF[min(failures, len(BACK_OFF)) - 1]

@@ -97,6 +97,8 @@ class Publisher(Clerk):
         except WorkflowAlreadyStartedError:
             # A request that was revived at an earlier point of its history meets its outputs again.
             workflow.logger.info("%s lives already", name)
+        # Whatever one that ended before has said.
+        self.frozen.discard(dataset)
         if dataset not in self.state.outputs_started:
             self.state.outputs_started = (*self.state.outputs_started, dataset)
 
