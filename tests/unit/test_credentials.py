@@ -154,7 +154,7 @@ def test_a_round_names_what_its_jobs_carry_once_and_only_as_long_as_they_do(tmp_
     assert include.read_text() == round_include(["T2_DE_DESY"], 7)
 
 
-@pytest.mark.parametrize("code", [8001, 8020, 8021, 8028, 60322, 60324])
+@pytest.mark.parametrize("code", [8001, 8020, 8021, 8028, 60307, 60311, 60321, 60322, 60324])
 @pytest.mark.parametrize(
     "message",
     [
