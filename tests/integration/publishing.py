@@ -93,6 +93,9 @@ class Publisher:
     async def announce(self, order: OutputOrder) -> OutputAnnounced:
         return await ActivityEnvironment().run(self.activities.announce_output, order)
 
+    async def release(self) -> int:
+        return await ActivityEnvironment().run(self.activities.release_sources)
+
     async def publish(self, order: OutputOrder) -> OutputAnnounced:
         """All of it, as if no more files came."""
         await self.protect(order)

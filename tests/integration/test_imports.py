@@ -416,6 +416,21 @@ async def test_what_somebody_changed_in_reqmgr2_is_reported_once_and_left_so(
     assert await hands.status_in_reqmgr2(name) == "aborted"
 
 
+async def test_what_somebody_changed_in_reqmgr2_is_noticed_while_nothing_changes_here(hands: Hands) -> None:
+    name = make(hands.url, rereco())
+    other = make(hands.url, rereco(RequestName="other"))
+    await hands.look()
+    assert len(await hands.report()) == 2
+    put(hands.url, f"reqmgr2/data/request/{name}", json={"RequestStatus": "aborted"})
+    (problem,) = await hands.report()
+    assert f"{name} is acquired here and aborted in ReqMgr2" in problem
+    assert await hands.report() == []
+    assert len(hands.notices()) == 1
+    put(hands.url, f"reqmgr2/data/request/{other}", json={"RequestStatus": "running-open"})
+    assert await hands.report() == [f"{other} is acquired"], "it does not go back"
+    assert await hands.report() == []
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 async def test_an_end_that_reqmgr2_refuses_is_told_people_once_and_reqmgr2_until_it_takes_it(
     hands: Hands, method: str

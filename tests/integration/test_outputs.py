@@ -38,7 +38,8 @@ from wms2.db import blocks, credit, ledger, outputs, requests
 from wms2.db.session import RecordConflict, transaction
 from wms2.errors import Refused
 from wms2.models.messages import OutputAnnounced, OutputOrder
-from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStatus
+from wms2.models.output import OutputBlock, OutputBlockStatus, OutputFileStatus, OutputStatus
+from wms2.models.request import RequestStatus
 from wms2.models.rule import Replica, Rule
 from wms2.workflows.output_dataset import OutputDatasetWorkflow
 
@@ -289,6 +290,63 @@ async def test_a_rule_that_fetches_the_input_of_a_request_is_no_place_to_stay(wo
     fetched = await world.rucio.add_rule(DATASET, TAPE, comment=INPUT_COMMENT)
     world.control("POST", f"rucio/rules/{fetched}/finish")
     assert (await patient.place(order)).waiting == 1, "it is let go with that request"
+
+
+async def kept_for_a_reader(world: World, monkeypatch: pytest.MonkeyPatch) -> OutputBlock:
+    """A block that is on tape and announced while another request waits to read it."""
+    monkeypatch.setattr("wms2.activities.outputs.LOOK_EVERY_SEC", 0.0)
+    order = begin(world.engine, made_request(destinations=[TAPE]), 1)
+    with transaction(world.engine) as session:
+        waiting = reprocessing(request_name="reader", input_dataset=DATASET)
+        requests.insert_request(session, waiting, RequestStatus.NEW)
+    produce(world.engine, "simulation", 0)
+    await world.publisher.protect(order)
+    await world.publisher.register(order)
+    (rule,) = world.blocks()[0].transfer_rule_ids
+    world.control("POST", f"rucio/rules/{rule}/finish")
+    assert (await world.publisher.place(order)).complete
+    await world.publisher.announce(order)
+    (block,) = world.blocks()
+    return block
+
+
+def end_the_reader(world: World) -> None:
+    with transaction(world.engine) as session:
+        assert requests.record_status(session, "reader", RequestStatus.COMPLETED, 1, "wms2")
+
+
+async def test_what_another_request_reads_is_kept_where_it_was_made_until_that_one_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = await kept_for_a_reader(world, monkeypatch)
+    for _ in range(2):
+        rule = await world.rucio.rule(block.source_rule_id or "")
+        assert rule is not None
+        assert rule.expires_at is None, "from a tape no job could read it"
+        assert await world.publisher.release() == 0
+    end_the_reader(world)
+    assert await world.publisher.release() == 1
+    assert await world.publisher.release() == 0
+    assert world.blocks()[0].source_released
+    rule = await world.rucio.rule(block.source_rule_id or "")
+    assert rule is not None
+    assert rule.expires_at is not None
+    assert world.status() is OutputStatus.ANNOUNCED
+
+
+async def test_what_was_kept_for_a_reader_and_is_nowhere_else_any_more_stays_where_it_was_made(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = await kept_for_a_reader(world, monkeypatch)
+    await world.rucio.delete_rule(block.transfer_rule_ids[0])
+    end_the_reader(world)
+    assert await world.publisher.release() == 1
+    assert await world.publisher.release() == 0
+    assert not world.blocks()[0].source_released
+    rule = await world.rucio.rule(block.source_rule_id or "")
+    assert rule is not None
+    assert rule.expires_at is None
+    assert world.blocks()[0].transfer_rule_ids == block.transfer_rule_ids, "it is not sent there again"
 
 
 async def test_a_rule_on_a_dataset_is_ok_too_early_for_a_block_that_came_later(world: World) -> None:

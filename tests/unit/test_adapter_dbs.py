@@ -478,6 +478,26 @@ def test_what_reads_a_dataset_is_its_child() -> None:
     )
 
 
+def test_a_dataset_has_the_release_and_the_conditions_of_the_step_that_made_it() -> None:
+    own = {"pset": "a.py", "cmssw_version": "CMSSW_8_0_36", "global_tag": "80X_v1"}
+    request = reprocessing(
+        cmssw_version="CMSSW_10_6_25",
+        scram_arch=["slc7_amd64_gcc700"],
+        global_tag="106X_v1",
+        payload_config={
+            "steps": [
+                {"name": "RECO", "type": "cmsRun", "parameters": own},
+                {"name": "MINI", "type": "cmsRun", "parameters": {"pset": "b.py"}},
+            ]
+        },
+    )
+    (output,) = request.outputs
+    for step, made_with in (("RECO", ("CMSSW_8_0_36", "80X_v1")), ("MINI", ("CMSSW_10_6_25", "106X_v1"))):
+        moved = request.model_copy(update={"outputs": (output.model_copy(update={"step": step}),)})
+        made = provenance(moved, output.dataset)
+        assert (made.release, made.global_tag) == made_with
+
+
 def test_each_work_unit_has_a_block_name_of_its_own_that_never_changes() -> None:
     names = {block_name(request, DATASET, unit) for request in ("a_1", "b_1") for unit in range(3)}
     assert len(names) == 6

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.stand_in import services
+from tests.stand_in import calls_seen, services
 from tests.wire import Call, Reply, cut_after, passed_on, wire
 from wms2.adapters.connect import connect_reqmgr2
 from wms2.adapters.reqmgr2 import ReqMgr2
@@ -77,6 +77,18 @@ async def test_of_the_requests_of_others_only_the_backend_is_asked_for() -> None
         "/reqmgr2/data/request/a",
     ]
     assert {call.headers["Accept"] for call in line.calls} == {"application/json"}
+
+
+async def test_the_statuses_of_many_requests_are_asked_for_some_at_a_time_and_nothing_else_of_them(
+    url: str, reqmgr2: ReqMgr2
+) -> None:
+    names = [f"request_{number}" for number in range(25)]
+    for name in names:
+        create(url, name)
+    seen = len(calls_seen(url, service="reqmgr2"))
+    assert await reqmgr2.statuses([*names, "nobody"]) == dict.fromkeys(names, "acquired")
+    assert len(calls_seen(url, service="reqmgr2")) - seen == 2
+    assert await reqmgr2.statuses([]) == {}
 
 
 async def test_a_status_is_reported_once_however_often_it_is_said(url: str, reqmgr2: ReqMgr2) -> None:

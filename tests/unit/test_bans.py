@@ -49,19 +49,23 @@ def test_three_requests_make_it_the_fault_of_the_site() -> None:
     assert is_for_all(["a", "b", "c"])
 
 
-def record(folder: Path, node: str, cluster: int, site: str, category: str) -> None:
-    content = {"cluster": cluster, "job": {"site": site}, "classification": {"category": category}}
+def record(folder: Path, node: str, cluster: int, site: str, category: str, rule: str = "") -> None:
+    verdict = {"category": category, "rule": rule}
+    content = {"cluster": cluster, "job": {"site": site}, "classification": verdict}
     (folder / f"{node}.{cluster}.post.json").write_text(json.dumps(content))
 
 
-def test_attempts_are_counted_at_the_site_where_they_ended(tmp_path: Path) -> None:
+def test_attempts_are_counted_at_the_site_where_they_ended_and_a_credential_is_no_sites_fault(
+    tmp_path: Path,
+) -> None:
     planned = write_round(plan_round(snapshot(simulation())), tmp_path / "round")
     unit = tmp_path / "round" / planned.work_units[0].name
     record(unit, "proc_000000", 5, PURDUE, "infrastructure")
     for cluster, category in enumerate(["infrastructure", "data", "success", "permanent", "stopped"], 11):
         record(unit, "proc_000001", cluster, PURDUE, category)
+    record(unit, "proc_000001", 16, LONGER, "infrastructure", "credential")
     record(unit, "merge", 20, LONGER, "success")
     (unit / "proc_000002.21.post.json").write_text("torn")
     assert tally_sites(tmp_path / "round", planned, cluster=10) == [
-        SiteTally(PURDUE, 4, 2), SiteTally(LONGER, 1, 0)
+        SiteTally(PURDUE, 4, 2), SiteTally(LONGER, 2, 0)
     ]  # fmt: skip

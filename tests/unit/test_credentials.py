@@ -60,6 +60,36 @@ def test_a_proxy_ends_with_the_first_of_its_certificates(certificates: Path, tmp
     assert proxy_end(both) == openssl_end(certificates / "job.pem")
 
 
+def attributes(ends_at: datetime) -> str:
+    """An attribute certificate of VOMS as openssl takes it: its period is the sixth of its first parts."""
+
+    def element(kind: int, *parts: bytes) -> bytes:
+        content = b"".join(parts)
+        length = bytes([len(content)]) if len(content) < 128 else b"\x81" + bytes([len(content)])
+        return bytes([kind]) + length + content
+
+    period = [element(0x18, f"{at:%Y%m%d%H%M%SZ}".encode()) for at in (ends_at - timedelta(days=1), ends_at)]
+    algorithm = element(0x30, bytes.fromhex("06092a864886f70d01010b0500"))
+    issuer = element(0xA0, element(0x30, b""))
+    number = element(0x02, b"\x01")
+    info = element(0x30, number, element(0x30, b""), issuer, algorithm, number, element(0x30, *period))
+    signed = element(0x30, info, algorithm, element(0x03, b"\x00signature"))
+    return element(0x30, element(0x30, signed)).hex(":")
+
+
+@pytest.mark.parametrize("hours", [5, 24 * 400])
+def test_a_proxy_is_over_with_what_voms_said_of_its_owner(tmp_path: Path, hours: int) -> None:
+    key, proxy = tmp_path / "key", tmp_path / "proxy.pem"
+    ends_at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=hours)
+    words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "8"]
+    extension = f"1.3.6.1.4.1.8005.100.100.5=DER:{attributes(ends_at)}"
+    subprocess.run(
+        ["openssl", "req", "-x509", *words, "-subj", "/CN=x", "-addext", extension, "-keyout", key, "-out", proxy],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    assert proxy_end(proxy.read_bytes()) == min(ends_at, openssl_end(proxy))
+
+
 @given(st.binary(max_size=300))
 def test_what_is_no_certificate_is_refused_and_breaks_nothing(content: bytes) -> None:
     framed = b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(content) + b"\n-----END CERTIFICATE-----\n"
@@ -154,7 +184,7 @@ def test_a_round_names_what_its_jobs_carry_once_and_only_as_long_as_they_do(tmp_
     assert include.read_text() == round_include(["T2_DE_DESY"], 7)
 
 
-@pytest.mark.parametrize("code", [8001, 8020, 8021, 8028, 60322, 60324])
+@pytest.mark.parametrize("code", [8001, 8020, 8021, 8028, 60307, 60311, 60321, 60322, 60324])
 @pytest.mark.parametrize(
     "message",
     [

@@ -238,19 +238,30 @@ class OutputActivities(DatabaseActivities):
         now = datetime.now(UTC)
         where = placement(to_place, rules, of_dataset, now)
         if where is Placement.PLACED:
-            await self._rucio.delete_rule(block.source_rule)
-            await self.record(blocks.record_archived, block.name, released=True)
+            await self._let_go(block, output.dataset)
             return True
         waited = block.waits_sec >= self._placement_wait.total_seconds()
+        is_missed = misses_a_rule(to_place, rules, now)
         if is_let_go(to_place, rules, now):
             await self._hold_again(block)
-        elif where is Placement.STAYS or (where is Placement.NOWHERE and waited):
+        elif (
+            where is Placement.STAYS
+            or (where is Placement.NOWHERE and waited)
+            or (is_missed and block.arrived)
+        ):
             await self._keep_at_source(block, output)
             return True
-        if misses_a_rule(to_place, rules, now):
+        if is_missed and not block.arrived:
             await self._ask_for_destinations(output, block.name)
         await self.record(blocks.record_check, block.name)
         return False
+
+    async def _let_go(self, block: blocks.PlacedBlock, dataset: str) -> None:
+        """Not before those have ended who read it: where it went may be a tape, from which no job reads."""
+        is_read = await self.record(blocks.is_read, dataset)
+        if not is_read:
+            await self._rucio.delete_rule(block.source_rule)
+        await self.record(blocks.record_archived, block.name, arrived=True, released=not is_read)
 
     async def _hold_again(self, block: blocks.PlacedBlock) -> None:
         """Somebody has deleted the rule, and no other one holds every file."""
@@ -261,7 +272,17 @@ class OutputActivities(DatabaseActivities):
         """The copy at its site is one of those that count, for as long as it is to be kept."""
         if output.retention_days is not None:
             await self._rucio.set_rule_lifetime(block.source_rule, output.retention_days * DAY_SEC)
-        await self.record(blocks.record_archived, block.name, released=False)
+        await self.record(blocks.record_archived, block.name, arrived=False, released=False)
+
+    @activity.defn
+    async def release_sources(self) -> int:
+        """Let go of blocks that were kept for readers who have ended; of how many outputs that are."""
+        found, failures = await self.record(blocks.outputs_read_no_more), _Failures()
+        for request, dataset in found:
+            with failures.passed_over():
+                await self.place_blocks(OutputOrder(request=request, dataset=dataset))
+        failures.tell()
+        return len(found)
 
     # Announcing -----------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from sqlalchemy import Engine
 from temporalio import activity
 
@@ -13,6 +15,8 @@ from wms2.db.imports import record_report, unfinished_imports
 from wms2.db.silences import end_silence
 from wms2.errors import Refused, Unavailable
 from wms2.models.imports import Report, Reported, Standing
+
+log = logging.getLogger(__name__)
 
 
 class ReportActivities(DatabaseActivities):
@@ -28,9 +32,11 @@ class ReportActivities(DatabaseActivities):
         ReqMgr2 refuses, and that is tried again.
         """
         told, problems, troubles = [], [], []
-        for standing in await self.record(unfinished_imports):
+        standings = await self.record(unfinished_imports)
+        changed = await self._changed_there([one for one in standings if one.settled])
+        for standing in standings:
             to = wanted(standing.members)
-            if to == standing.settled:
+            if to == standing.settled and standing.name not in changed:
                 continue
             activity.heartbeat(standing.name)
             try:
@@ -48,6 +54,16 @@ class ReportActivities(DatabaseActivities):
             raise troubles[0]
         await self.record(end_silence, "report_statuses")
         return Reported(told=tuple(told), problems=tuple(problems))
+
+    async def _changed_there(self, standings: list[Standing]) -> set[str]:
+        """Those that are not in ReqMgr2 what WMS2 last found them to be, because somebody changed them there."""
+        try:
+            there = await self._reqmgr2.statuses([one.name for one in standings])
+        except Refused as error:
+            # Whichever of them it refuses to show, the others can be told.
+            log.warning("it is not known what was changed in ReqMgr2: %s", error)
+            return set()
+        return {one.name for one in standings if there.get(one.name, "") != one.reported}
 
     async def _tell(self, standing: Standing, to: str) -> Report:
         found = standing.reported

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from wms2.adapters.service import Answer, Service, TimeLimits
 from wms2.errors import NotFound, Refused
 
 CALLS_AT_ONCE = 4
+NAMES_AT_ONCE = 20
+"""Names are long, and stand in the address of a call."""
 JSON = {"Accept": "application/json"}
 CONFIG_CACHE = "couchdb/reqmgr_config_cache"
 
@@ -84,6 +87,15 @@ class ReqMgr2(Service):
         async with aclosing(in_order(self.request, names, CALLS_AT_ONCE)) as answers:
             return [document async for _, document in answers if document is not None]
 
+    async def statuses(self, names: Sequence[str]) -> dict[str, str]:
+        """What requests are there, by name; without those that it does not know."""
+        there: dict[str, str] = {}
+        for first in range(0, len(names), NAMES_AT_ONCE):
+            some = list(names[first : first + NAMES_AT_ONCE])
+            found = await self._found("data/request", name=some, mask="RequestStatus")
+            there |= {name: str(document.get("RequestStatus")) for name, document in found.items()}
+        return there
+
     async def set_status(self, name: str, status: str) -> None:
         """Report how far a request is. Refused when it cannot be that after what it is now."""
         try:
@@ -99,7 +111,7 @@ class ReqMgr2(Service):
         """The configuration of that id, as it is to be shipped to jobs."""
         return await self._configs.config(config_cache_id)
 
-    async def _found(self, path: str, **query: str) -> dict[str, Document]:
+    async def _found(self, path: str, **query: str | list[str]) -> dict[str, Document]:
         answer = await self.document(_RESULT, "GET", path, params=query, headers=JSON)
         return {name: document for part in answer.result for name, document in part.items()}
 

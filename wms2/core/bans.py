@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 SITES_FAULT = frozenset({"infrastructure", "data"})
 """Categories of failures that speak against the site where they happened."""
+WMS2S_FAULT = frozenset({"credential"})
+"""Rules for failures of those that do not: a credential that is over fails the jobs of all sites."""
 BAN = timedelta(days=7)
 
 
@@ -35,6 +37,11 @@ class SiteTally(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.failures} of {self.attempts} attempts failed at {self.site}"
+
+
+def speaks_against_site(category: str, rule: str) -> bool:
+    """Whether a failure is counted as the fault of the site where it happened."""
+    return category in SITES_FAULT and rule not in WMS2S_FAULT
 
 
 def bad_sites(tallies: Iterable[SiteTally], policy: BanPolicy = USUAL) -> list[SiteTally]:

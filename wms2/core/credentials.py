@@ -13,6 +13,11 @@ from typing import NamedTuple
 ALERT_BELOW = timedelta(hours=12)
 NO_SUBMISSION_BELOW = timedelta(hours=2)
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_MEMBERSHIP = re.compile(
+    # 1.3.6.1.4.1.8005.100.100.5, and in what follows the first period, whose times have the long form.
+    rb"\x06\x0a\x2b\x06\x01\x04\x01\xbe\x45\x64\x64\x05.*?\x30\x22\x18\x0f[0-9]{14}Z\x18\x0f([0-9]{14})Z",
+    re.DOTALL,
+)
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _BEFORE_VALIDITY = 3
 """Serial number, algorithm and issuer."""
@@ -32,11 +37,15 @@ class HeldCredential(NamedTuple):
 
 
 def proxy_end(text: bytes) -> datetime:
-    """When a proxy is over: when the first of the certificates in its file is. ValueError for what holds none."""
-    ends = [_certificate_end(base64.b64decode(b"".join(body.split()))) for body in _PEM.findall(text)]
-    if not ends:
+    """When a proxy is over: when the first of the certificates in its file is, or what VOMS said of its owner.
+
+    ValueError for what holds none.
+    """
+    certificates = [base64.b64decode(b"".join(body.split())) for body in _PEM.findall(text)]
+    if not certificates:
         raise ValueError("it holds no certificate")
-    return min(ends)
+    memberships = [found[1] for found in map(_MEMBERSHIP.search, certificates) if found]
+    return min([*map(_certificate_end, certificates), *map(_moment, memberships)])
 
 
 def token_end(text: bytes) -> datetime:
@@ -90,11 +99,14 @@ def _certificate_end(der: bytes) -> datetime:
         raise ValueError("its certificate is cut off") from None
     if kind != _SEQUENCE or form not in (_UTC_TIME, _GENERALIZED_TIME):
         raise ValueError("its certificate has no validity")
-    digits = end.decode("ascii")
     if form == _UTC_TIME:
         # Two digits of the year, which stand for 1950 to 2049.
-        digits = ("19" if digits >= "5" else "20") + digits
-    return datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+        end = (b"19" if end >= b"5" else b"20") + end
+    return _moment(end.removesuffix(b"Z"))
+
+
+def _moment(digits: bytes) -> datetime:
+    return datetime.strptime(digits.decode("ascii"), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
 
 
 def _element(der: bytes) -> tuple[int, bytes, bytes]:

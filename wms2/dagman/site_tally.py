@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from wms2.core.bans import SITES_FAULT, SiteTally
+from wms2.core.bans import SiteTally, speaks_against_site
 from wms2.dagman.posts import STOPPED, attempt_post, attempts_by_node
 from wms2.dagman.round_folder import RoundFile
 
@@ -24,5 +24,5 @@ def tally_sites(folder: Path, planned: RoundFile, cluster: int) -> list[SiteTall
                 if post is None or post.site is None or post.category == STOPPED:
                     continue
                 attempts[post.site] += 1
-                failures[post.site] += post.category in SITES_FAULT
+                failures[post.site] += speaks_against_site(post.category, post.rule)
     return [SiteTally(site, count, failures[site]) for site, count in sorted(attempts.items())]

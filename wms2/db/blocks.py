@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
-from sqlalchemy import String, any_, cast, func, select, update
+from sqlalchemy import ColumnElement, Select, String, and_, any_, cast, func, or_, select, update
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from wms2.core.blocks import BlockLimits, Load, is_due, takes
 from wms2.core.outputs import BlockSteps, dataset_status
 from wms2.db.outputs import find_dataset, lock_dataset, produced_file
-from wms2.db.tables import OutputBlockRow, OutputDatasetRow, OutputFileRow
+from wms2.db.tables import OutputBlockRow, OutputDatasetRow, OutputFileRow, RequestRow, WorkflowRow
 from wms2.models.block import block_name
 from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStanding, ProducedFile
+from wms2.models.request import RequestStatus
 
+ENDED = [status for status in RequestStatus if status.is_final]
 UNITS_AT_ONCE = 50
 """A work unit may have many files, with many lumi sections each: so few that memory does not grow with a dataset."""
 
@@ -55,6 +57,8 @@ class PlacedBlock:
     """Since it was registered."""
     looked_sec: float | None = None
     """Since its rules were looked at; None where they never were."""
+    arrived: bool = False
+    """Whether it was where it should be before, and stayed at its source only for those who read it there."""
 
 
 def assign_files(session: Session, request_name: str, dataset: str, limits: BlockLimits) -> int:
@@ -198,7 +202,7 @@ def record_registered(session: Session, block_name: str, transfer_rules: Sequenc
 
 
 def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[PlacedBlock]:
-    """The blocks in DBS for which something is left to do."""
+    """The blocks in DBS for which something is left to do: they are under way, or nobody reads them any more."""
     row = find_dataset(session, request_name, dataset)
     if row is None:
         return []
@@ -208,8 +212,11 @@ def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[P
         select(OutputBlockRow, waits, looked)
         .where(
             OutputBlockRow.output_dataset_id == row.id,
-            OutputBlockRow.status == OutputBlockStatus.CLOSED,
             OutputBlockRow.dbs_registered_at.is_not(None),
+            or_(
+                OutputBlockRow.status == OutputBlockStatus.CLOSED,
+                and_(_kept_for_readers(), ~_reading(dataset).exists()),
+            ),
         )
         .order_by(OutputBlockRow.number)
     )
@@ -222,6 +229,7 @@ def blocks_to_place(session: Session, request_name: str, dataset: str) -> list[P
             tuple(block.transfer_rule_ids),
             float(since_registered),
             None if since_looked is None else float(since_looked),
+            block.transfers_complete_at is not None,
         )
         for block, since_registered, since_looked in found
     ]
@@ -252,15 +260,35 @@ def record_check(session: Session, block_name: str) -> None:
     _refresh(session, dataset)
 
 
-def record_archived(session: Session, block_name: str, released: bool) -> None:
-    """Nothing is left to do for the block: it is where it should be, or nobody wants it elsewhere."""
+def record_archived(session: Session, block_name: str, *, arrived: bool, released: bool) -> None:
+    """Nothing is left to do for the block: it is where it should be, or nobody wants it elsewhere.
+
+    One that has arrived and is not released is kept at its source for as long as somebody reads it.
+    """
     dataset, block = _locked(session, block_name)
-    if block.status == OutputBlockStatus.CLOSED:
+    if block.status in (OutputBlockStatus.CLOSED, OutputBlockStatus.ARCHIVED) and not block.source_released:
         block.status, block.source_released = OutputBlockStatus.ARCHIVED, released
         block.last_transfer_check = func.now()
-        if released:
-            block.transfers_complete_at = func.now()
+        block.transfers_complete_at = func.now() if arrived else None
     _refresh(session, dataset)
+
+
+def is_read(session: Session, dataset: str) -> bool:
+    """Whether a request that has not ended reads the dataset, or waits to do so."""
+    return bool(session.scalar(select(_reading(dataset).exists())))
+
+
+def outputs_read_no_more(session: Session) -> list[tuple[str, str]]:
+    """The outputs with blocks that were kept for readers who have ended: the requests, and their datasets."""
+    query = (
+        select(WorkflowRow.request_name, OutputDatasetRow.dataset_name)
+        .join(OutputDatasetRow, OutputDatasetRow.workflow_id == WorkflowRow.id)
+        .join(OutputBlockRow, OutputBlockRow.output_dataset_id == OutputDatasetRow.id)
+        .where(_kept_for_readers(), ~_reading(OutputDatasetRow.dataset_name).exists())
+        .distinct()
+        .order_by(WorkflowRow.request_name, OutputDatasetRow.dataset_name)
+    )
+    return [(request, dataset) for request, dataset in session.execute(query)]
 
 
 def is_complete(session: Session, request_name: str, dataset: str) -> bool:
@@ -288,6 +316,21 @@ def oldest_open_sec(session: Session, request_name: str, dataset: str) -> float 
         )
     )
     return None if age is None else float(age)
+
+
+def _reading(dataset: str | InstrumentedAttribute[str]) -> Select[str]:
+    """The requests that read a dataset, or will."""
+    return select(RequestRow.request_name).where(
+        RequestRow.input_dataset == dataset, RequestRow.status.not_in(ENDED)
+    )
+
+
+def _kept_for_readers() -> ColumnElement[bool]:
+    return and_(
+        OutputBlockRow.status == OutputBlockStatus.ARCHIVED,
+        OutputBlockRow.transfers_complete_at.is_not(None),
+        ~OutputBlockRow.source_released,
+    )
 
 
 def _units_without_block(session: Session, dataset_id: UUID) -> list[tuple[str, list[OutputFileRow]]]:

@@ -87,8 +87,7 @@ def record_report(session: Session, name: str, report: Report) -> bool:
     row = _locked(session, name, "")
     is_new_problem = row.report_problem != report.problem
     row.reported, row.report_problem = report.found, report.problem
-    if not report.refused:
-        row.settled = report.wanted
+    row.settled = "" if report.refused else report.wanted
     if session.is_modified(row):
         row.updated_at = func.now()
     session.flush()

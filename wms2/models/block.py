@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from wms2.models.base import Model
@@ -41,12 +41,21 @@ def block_name(request_name: str, dataset: str, number: int) -> str:
 
 
 def provenance(request: Request, dataset: str) -> Provenance:
-    module = next(output.module for output in request.outputs if output.dataset == dataset)
+    output = next(output for output in request.outputs if output.dataset == dataset)
+    own = _parameters(request, output.step)
     return Provenance(
         primary_type="data" if request.merged_lfn_base.startswith("/store/data") else "mc",
-        release=request.cmssw_version or "CMSSW_0_0_0",
-        global_tag=request.global_tag or "UNKNOWN",
-        module=module,
+        release=own.get("cmssw_version", request.cmssw_version) or "CMSSW_0_0_0",
+        global_tag=own.get("global_tag", request.global_tag) or "UNKNOWN",
+        module=output.module,
         configuration=request.digest8,
         parent=request.input_dataset,
     )
+
+
+def _parameters(request: Request, name: str) -> dict[str, str]:
+    """What a step says of itself in words: each may have a release and conditions of its own."""
+    steps: Any = request.payload_config["steps"]
+    given = next((step.get("parameters") for step in steps if step["name"] == name), None)
+    words = given.items() if isinstance(given, dict) else ()
+    return {key: value for key, value in words if isinstance(value, str)}
