@@ -198,6 +198,46 @@ WHOLE_DATASET = (
     RucioCall("locks of no rule", "GET", f"rules/{NO_RULE}/locks", 200, rows=0),
 )  # fmt: skip
 
+FILLED = f"{DATASET}#4"
+SEEN = (
+    RucioCall("full", "POST", path_of(FILLED), 201, {"type": "DATASET", "dids": [file(LFNS[5])], "rse": DISK}),
+    RucioCall("with its file", "GET", path_of(FILLED, "/files"), 200, rows=1, says={"name": LFNS[5], "bytes": 1000}),
+    RucioCall("more", "POST", path_of(FILLED, "/dids"), 201, {"dids": [file(LFNS[4])], "rse": DESY}),
+    RucioCall("is there", "POST", "replicas/list", 200, {"dids": [did(LFNS[4])]}, rows=1,
+              says={"states": {DESY: "AVAILABLE"}}),
+    RucioCall("search", "GET", f"dids/cms/dids/search?type=dataset&name={DATASET}*", 200, rows=4, form=STREAM),
+    RucioCall("all of them", "GET", f"dids/cms/dids/search?type=all&name={DATASET}*", 200, rows=5),
+    RucioCall("filters", "GET", f"dids/cms/dids/search?type=dataset&filters=[{{'name': '{DATASET}*'}}]", 200, rows=4),
+    RucioCall("at length", "GET", f"dids/cms/dids/search?type=container&long=True&name={DATASET}*", 200, rows=1,
+              says={"scope": "cms", "name": DATASET, "did_type": "CONTAINER"}),
+    RucioCall("no kind", "GET", "dids/cms/dids/search?type=nonsense&name=x", 409, exception=UNSUPPORTED),
+    RucioCall("of nobody", "GET", "dids/nope/dids/search?type=dataset&name=x*", 200, rows=0),
+    RucioCall("many", "POST", "dids/bulkmeta", 200, {"dids": [did(BLOCK), did(NOWHERE)], "plugin": "DID_COLUMN"},
+              rows=1, form=STREAM, says={"did_type": "DATASET", "name": BLOCK}),
+    RucioCall("what holds a file", "GET", path_of(LFNS[0], "/associated_rules"), 200, rows=4, form=STREAM),
+    RucioCall("what holds none", "GET", path_of(NOWHERE, "/associated_rules"), 404, exception=UNKNOWN),
+    RucioCall("locks", "GET", f"locks/cms/{quote_plus(BLOCK)}?did_type=dataset", 200, rows=4, form=STREAM,
+              says={"name": BLOCK}),
+    RucioCall("of many", "POST", "locks/bulk_locks_for_dids", 200, {"dids": [{**did(BLOCK), "type": "dataset"}]},
+              rows=4),
+    RucioCall("of nothing", "GET", f"locks/cms/{quote_plus(NOWHERE)}?did_type=dataset", 200, rows=0),
+    RucioCall("of a file", "GET", f"locks/cms/{quote_plus(BLOCK)}", 500),
+    RucioCall("at no RSE", "GET", "locks/T9_XX_No?did_type=dataset", 404, exception="RSENotFound"),
+    RucioCall("history", "GET", f"rules/cms/{quote_plus(BLOCK)}/history", 200, rows=3, form=STREAM),
+    RucioCall("analysis", "GET", "rules/{far}/analysis", 200, form=JSON),
+    RucioCall("of an account", "GET", "accounts/{account}/rules", 200, form=STREAM, says={"account": "{account}"}),
+    RucioCall("of nobody", "GET", "accounts/nobody/rules", 200, rows=0),
+    RucioCall("use", "GET", f"accounts/{{account}}/usage/local/{DESY}", 200, rows=1, form=STREAM, says={"rse": DESY}),
+    RucioCall("of nobody", "GET", "accounts/nobody/usage/local", 404, exception="AccountNotFound"),
+    RucioCall("accounts", "GET", "accounts/", 200, form=STREAM),
+    RucioCall("scopes", "GET", "scopes/", 200, form=JSON),
+    RucioCall("whose", "GET", "accounts/root/scopes/", 200, form=JSON),
+    RucioCall("nobody's", "GET", "accounts/nobody/scopes/", 404, exception="AccountNotFound"),
+    RucioCall("what is used", "GET", f"rses/{DESY}/usage", 200, rows=1, form=STREAM, says={"source": "rucio"}),
+    RucioCall("of nothing", "GET", "rses/T9_XX_No/usage", 404, exception="RSENotFound"),
+    RucioCall("protocols", "GET", f"rses/{DESY}/protocols", 200, form=JSON),
+)  # fmt: skip
+
 STORAGE = (
     RucioCall("tier", "GET", "rses/?expression=tier%3D1", 200, rows=2, form=STREAM),
     RucioCall("union", "GET", f"rses/?expression={DISK}%7C{DESY}", 200, rows=2),
@@ -221,7 +261,7 @@ MANNERS = (
     RucioCall("nowhere", "GET", "nowhere", 404),
 )  # fmt: skip
 
-ALL_CALLS = (*IDENTIFIERS, *RULES, *TRANSFERS, *WHOLE_DATASET, *STORAGE, *MANNERS)
+ALL_CALLS = (*IDENTIFIERS, *RULES, *TRANSFERS, *WHOLE_DATASET, *SEEN, *STORAGE, *MANNERS)
 
 
 def log_in(client: httpx.Client, account: str, user: str, password: str) -> None:
@@ -238,7 +278,7 @@ def differences(client: httpx.Client, account: str) -> list[str]:
     found = []
     for call in ALL_CALLS:
         answer = _made(client, call, kept)
-        told = _told(call, answer)
+        told = _told(call, answer, account)
         if call.keeps and answer.status_code == call.status:
             kept[f"{{{call.keeps}}}"] = answer.json()[0]
         found += [f"{call.what} ({call.method} {call.path}): {line}" for line in told]
@@ -254,7 +294,7 @@ def _made(client: httpx.Client, call: RucioCall, kept: dict[str, str]) -> httpx.
     return client.request(call.method, path, headers=call.headers, **body)
 
 
-def _told(call: RucioCall, answer: httpx.Response) -> list[str]:
+def _told(call: RucioCall, answer: httpx.Response, account: str) -> list[str]:
     wanted = {"status": call.status, "exception": call.exception or answer.headers.get("ExceptionClass")}
     wanted["form"] = call.form or answer.headers.get("Content-Type")
     said = {
@@ -267,5 +307,6 @@ def _told(call: RucioCall, answer: httpx.Response) -> list[str]:
     if call.rows is not None or call.says:
         rows = [json.loads(line) for line in answer.text.splitlines()] if answer.is_success else []
         wanted |= {"rows": len(rows) if call.rows is None else call.rows, **call.says}
+        wanted = {key: account if value == "{account}" else value for key, value in wanted.items()}
         said |= {"rows": len(rows), **{key: rows[0].get(key) if rows else None for key in call.says}}
     return [f"{key} is {said[key]!r}, not {value!r}" for key, value in wanted.items() if said[key] != value]

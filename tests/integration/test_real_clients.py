@@ -196,3 +196,16 @@ def test_rucio_client_finds_storage_by_expression(rucio_said: dict[str, Any]) ->
     assert rucio_said["no rses"] == "InvalidRSEExpression"
     assert rucio_said["limits"] == 10
     assert rucio_said["bad"] == {}
+
+
+def test_rucio_client_sees_what_is_there_and_what_holds_it(rucio_said: dict[str, Any]) -> None:
+    assert (rucio_said["full"], len(rucio_said["its files"])) == (True, 1)
+    assert rucio_said["found"] == [f"{DATASET}#1", f"{DATASET}#2"]
+    assert rucio_said["found at length"] == ["CONTAINER"]
+    assert rucio_said["of many"] == rucio_said["parents"] == [f"{DATASET}#1"]
+    assert rucio_said["holds a file"] == ["T1_US_FNAL_Disk", "T2_DE_DESY"]
+    assert rucio_said["holds the block"] == [["T1_US_FNAL_Disk", "OK"], ["T2_DE_DESY", "OK"]]
+    assert (rucio_said["of the account"], rucio_said["use"], rucio_said["accounts"]) == (2, [2], True)
+    assert rucio_said["scopes"] == ["cms"]
+    assert rucio_said["deep"] == rucio_said["storage"] == ["T1_US_FNAL_Disk"]
+    assert rucio_said["protocols"] == ["davs"]

@@ -239,6 +239,8 @@ def dbs_error(reason: str, code: int) -> bytes:
         (429, b"", Unavailable),
         (400, dbs_error("concurrency error", 110), Unavailable),
         (400, dbs_error("unable to begin", 102), Unavailable),
+        (400, dbs_error("ORA-00001: unique constraint (DBS.TUC_AE_NAME) violated", 110), Unavailable),
+        (400, dbs_error("UNIQUE constraint failed: BLOCKS.BLOCK_NAME", 110), Unavailable),
         (400, dbs_error("file f already exists", 110), AlreadyThere),
         (400, dbs_error("Dataset does not exist", 140), NotFound),
         (400, b"{}", BrokenRequest),

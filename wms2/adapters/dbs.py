@@ -26,6 +26,8 @@ BLOCK_EXISTS = 200
 INSERT_FAILED = 110
 DATABASE_TROUBLE = {102, 106, 112}
 """A transaction that did not begin or end, or a number that was not drawn."""
+CLASH = "unique constraint"
+"""Of the database: another call, or an earlier try of this one, inserts the same block, era or release just now."""
 AUTHOR = "wms2"
 NOT_SET = "NOTSET"
 # Compared as a whole by DBS: a list of what is accepted would be answered with one JSON list.
@@ -208,7 +210,8 @@ class Dbs(Service):
     def _kind(self, answer: Answer) -> type[Exception]:
         failure = _failure(answer)
         conflict = failure.code == INSERT_FAILED and "concurrency error" in failure.reason
-        if conflict or failure.code in DATABASE_TROUBLE:
+        clash = CLASH in f"{failure.message} {failure.reason}".lower()
+        if conflict or clash or failure.code in DATABASE_TROUBLE:
             return Unavailable
         # The number of a block that exists has changed between releases of DBS, the words have not.
         if failure.code == BLOCK_EXISTS or "already exists" in failure.reason:

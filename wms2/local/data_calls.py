@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 
 from wms2.local.catalogue import Catalogue
-from wms2.local.holdings import AVAILABLE, DATASET, FILE, SCOPE, Did
+from wms2.local.holdings import AVAILABLE, CONTAINER, DATASET, FILE, SCOPE, Did
 from wms2.local.journal import Record
-from wms2.local.refusals import RucioFault, RucioRefusal
+from wms2.local.refusals import RucioFault, RucioRefusal, invalid
 from wms2.local.reply import CREATED, JSON, STREAM, Call, Reply, Route, as_date, as_json
-from wms2.local.storage import BadExpression, attributes, rse_id
+from wms2.local.storage import SCHEME, BadExpression, attributes, pfn_of, rse_id
 
 MOST_DIDS = 1000
-SCHEME = "davs"
+KINDS = {
+    "all": (CONTAINER, DATASET, FILE),
+    "collection": (CONTAINER, DATASET),
+    "container": (CONTAINER,),
+    "dataset": (DATASET,),
+    "file": (FILE,),
+}
+HOW_TO_SEARCH = ("type", "long", "recursive", "filters", "limit", "offset")
 NEVER_SET = (
     "access_cnt", "accessed_at", "campaign", "closed_at", "complete", "constituent", "datatype", "deleted_at",
     "eol_at", "expired_at", "guid", "is_archive", "lumiblocknr", "panda_id", "phys_group", "prod_step", "project",
@@ -32,6 +41,8 @@ class DataCalls:
         return [
             ("POST", "dids", JSON, self._add_dids),
             ("POST", "dids/attachments", None, self._attach_many),
+            ("POST", "dids/bulkmeta", STREAM, self._many_metadata),
+            ("GET", "dids/*/dids/search", STREAM, self._search),
             ("GET", "dids/*/*", JSON, self._did),
             ("POST", "dids/*/*", None, self._add_did),
             ("PUT", "dids/*/*/status", None, self._set_status),
@@ -66,13 +77,68 @@ class DataCalls:
         return as_json({**row, **state, "length": length, "bytes": size})
 
     def _add_did(self, call: Call) -> Reply:
-        self._holdings.add_did(call.scope, call.name, call.need("type"), call.issuer)
+        call.need("type")
+        self._add({**call.body, "scope": call.scope, "name": call.name}, call.issuer)
         return Reply(status=201, text=CREATED)
 
     def _add_dids(self, call: Call) -> Reply:
         for did in call.body:
-            self._holdings.add_did(did["scope"], did["name"], did["type"], call.issuer)
+            self._add(did, call.issuer)
         return Reply(status=201, text=CREATED)
+
+    def _add(self, did: Record, issuer: str) -> None:
+        """With what is in it, and with rules on it, where it comes with them."""
+        self._holdings.add_did(did["scope"], did["name"], did["type"], issuer)
+        if did.get("dids"):
+            self._fill(did["scope"], did["name"], did, issuer)
+        for rule in did.get("rules") or ():
+            named = {"dids": [{"scope": did["scope"], "name": did["name"]}]}
+            self._rules.add({"account": issuer, **rule, **named}, issuer)
+
+    def _fill(
+        self, scope: str, name: str, told: Record, issuer: str, skip_known: bool = False, mismatch: int = 500
+    ) -> None:
+        """Attach what it is told to; where an RSE is named, the files are there, and need not be known before."""
+        if told.get("rse"):
+            self._holdings.add_replicas(told["rse"], told["dids"], issuer)
+        self._holdings.attach(scope, name, told["dids"], skip_known, mismatch)
+
+    def _search(self, call: Call) -> Reply:
+        """The DIDs that fit one of the filters: their names, or with `long` what is known of them."""
+        kind, is_long = call.query.get("type", "collection"), call.query.get("long", "").lower()
+        if kind not in KINDS:
+            message = f"{kind} is not a valid type. Valid types are {list(KINDS)}"
+            raise RucioRefusal(409, "UnsupportedOperation", message)
+        filters = _filters(call.query)
+        found = [
+            did
+            for _, did in sorted(self._holdings.dids.items())
+            if call.names[0] == SCOPE
+            and did.kind in KINDS[kind]
+            and any(self._is_found(did, wanted) for wanted in filters)
+        ]
+        if is_long not in ("1", "true"):
+            return Reply(iter([did.name for did in found]))
+        return Reply(
+            {
+                "scope": SCOPE,
+                "name": did.name,
+                "did_type": did.kind,
+                "bytes": did.size,
+                "length": did.length,
+            }
+            for did in found
+        )
+
+    def _is_found(self, did: Did, wanted: Record) -> bool:
+        """What Rucio knows besides names and metadata, such as dates, is not looked for here."""
+        if not fnmatchcase(did.name, str(wanted.get("name", "*"))):
+            return False
+        if stranger := next((key for key in wanted if "." in key or key.startswith("created_")), None):
+            message = f"the local stack's Rucio does not search by {stranger}"
+            raise RucioRefusal(501, "NotImplemented", message)
+        known = self._metadata_of(did)
+        return all(key in known and fnmatchcase(str(known[key]), str(value)) for key, value in wanted.items())
 
     def _set_status(self, call: Call) -> Reply:
         self._holdings.set_status(call.scope, call.name, call.body)
@@ -81,7 +147,12 @@ class DataCalls:
     def _attach(self, call: Call) -> Reply:
         if isinstance(call.body, dict) and "dids" not in call.body:
             raise RucioFault("'dids'")
-        self._holdings.attach(call.scope, call.name, call.need("dids"))
+        call.need("dids")
+        if "account" in call.body:
+            raise invalid(
+                "attachment", "Additional properties are not allowed ('account' was unexpected)", 500
+            )
+        self._fill(call.scope, call.name, call.body, call.issuer)
         return Reply(status=201, text=CREATED)
 
     def _attach_many(self, call: Call) -> Reply:
@@ -89,7 +160,7 @@ class DataCalls:
         attachments = call.body if bare else call.need("attachments")
         skip_known = not bare and bool(call.body.get("ignore_duplicate"))
         for one in attachments:
-            self._holdings.attach(one["scope"], one["name"], one["dids"], skip_known, mismatch=412)
+            self._fill(one["scope"], one["name"], one, call.issuer, skip_known, mismatch=412)
         return Reply(status=201, text=CREATED)
 
     def _detach(self, call: Call) -> Reply:
@@ -129,32 +200,37 @@ class DataCalls:
         return Reply({"scope": SCOPE, "name": above.name, "type": above.kind} for above in parents)
 
     def _metadata(self, call: Call) -> Reply:
-        did = self._found(call)
-        return as_json(
-            {
-                **dict.fromkeys(NEVER_SET),
-                "scope": SCOPE,
-                "name": did.name,
-                "did_type": did.kind,
-                "account": did.account,
-                "bytes": did.size,
-                "length": did.length,
-                "adler32": did.adler32,
-                "md5": None,
-                "events": None,
-                "is_open": did.is_open,
-                "is_new": did.kind != DATASET or did.name in self._holdings.fresh,
-                "monotonic": False,
-                "hidden": False,
-                "obsolete": False,
-                "suppressed": False,
-                "transient": False,
-                "purge_replicas": True,
-                "availability": AVAILABLE,
-                "created_at": as_date(did.made_at),
-                "updated_at": as_date(did.made_at),
-            }
-        )
+        return as_json(self._metadata_of(self._found(call)))
+
+    def _many_metadata(self, call: Call) -> Reply:
+        """Of those that are known."""
+        known = [self._holdings.dids[name] for _, name in call.dids() if name in self._holdings.dids]
+        return Reply(iter([self._metadata_of(did) for did in known]))
+
+    def _metadata_of(self, did: Did) -> Record:
+        return {
+            **dict.fromkeys(NEVER_SET),
+            "scope": SCOPE,
+            "name": did.name,
+            "did_type": did.kind,
+            "account": did.account,
+            "bytes": did.size,
+            "length": did.length,
+            "adler32": did.adler32,
+            "md5": None,
+            "events": None,
+            "is_open": did.is_open,
+            "is_new": did.kind != DATASET or did.name in self._holdings.fresh,
+            "monotonic": False,
+            "hidden": False,
+            "obsolete": False,
+            "suppressed": False,
+            "transient": False,
+            "purge_replicas": True,
+            "availability": AVAILABLE,
+            "created_at": as_date(did.made_at),
+            "updated_at": as_date(did.made_at),
+        }
 
     # Replicas
 
@@ -197,7 +273,7 @@ class DataCalls:
             for rse, state in self._holdings.replicas.get(lfn, {}).items()
             if (everything or state == AVAILABLE) and (rses is None or rse in rses)
         }
-        pfns = {f"{SCHEME}://{rse.lower()}:1094{lfn}": rse for rse in states} if with_pfns else {}
+        pfns = {pfn_of(rse, lfn): rse for rse in states} if with_pfns else {}
         return {
             "scope": SCOPE,
             "name": lfn,
@@ -252,6 +328,15 @@ class DataCalls:
             return set(self._holdings.storage.select(expression))
         except BadExpression as error:
             raise RucioRefusal(500, "InvalidRSEExpression", str(error)) from None
+
+
+def _filters(query: dict[str, str]) -> list[Record]:
+    """What is searched for: a list as Python writes it, which is how rucio-clients send it, or one filter's parts."""
+    try:
+        listed = list(literal_eval(query.get("filters", "[]")))
+    except (ValueError, SyntaxError):
+        raise RucioRefusal(409, "DIDFilterSyntaxError", "the filters are no list") from None
+    return listed or [{key: value for key, value in query.items() if key not in HOW_TO_SEARCH}]
 
 
 def _pfn(rse: str, priority: int) -> Record:

@@ -105,6 +105,11 @@ class Holdings:
         replicas = (self.replicas.get(name, {}) for name in dataset.children)
         return {rse for states in replicas for rse, state in states.items() if state == AVAILABLE}
 
+    def stored_at(self, rse: str) -> tuple[int, int]:
+        """How many files an RSE has, and how many bytes."""
+        files = [name for name, states in self.replicas.items() if states.get(rse) == AVAILABLE]
+        return len(files), sum(self.dids[name].size or 0 for name in files)
+
     # What callers ask for
 
     def add_did(self, scope: str, name: str, kind: str, account: str) -> None:

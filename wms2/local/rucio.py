@@ -15,9 +15,11 @@ from email.message import Message
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus
 
+from wms2.local.account_calls import AccountCalls
 from wms2.local.catalogue import Catalogue
 from wms2.local.data_calls import DataCalls
 from wms2.local.journal import Record, Refused
+from wms2.local.lock_calls import LockCalls
 from wms2.local.refusals import RucioRefusal as RucioRefusal
 from wms2.local.refusals import unknown_did
 from wms2.local.reply import BYTES, JSON, Answer, Call, Route, as_date, check_accepted
@@ -45,6 +47,8 @@ class Rucio:
         self._routes: list[Route] = [
             ("GET", "auth/validate", None, self._validate),
             ("GET", "accounts/whoami", None, self._whoami),
+            *AccountCalls(catalogue).routes(),
+            *LockCalls(catalogue).routes(),
             *RuleCalls(catalogue).routes(),
             *DataCalls(catalogue, clock).routes(),
         ]

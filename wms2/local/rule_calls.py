@@ -1,18 +1,17 @@
-"""The calls of the stand-in Rucio for rules and what they stand on: accounts, RSEs, subscriptions."""
+"""The calls of the stand-in Rucio for rules and what they stand on: RSEs, subscriptions."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
 
 from wms2.local.catalogue import Catalogue
 from wms2.local.journal import Record
 from wms2.local.refusals import RucioFault, RucioRefusal, unknown_rse
-from wms2.local.reply import CREATED, JSON, STREAM, Call, Reply, Route, as_date, as_json
-from wms2.local.rules import PLENTY, Rule, subscription_row
-from wms2.local.storage import BadExpression, attributes, rows_of
+from wms2.local.reply import JSON, STREAM, Call, Reply, Route, as_date, as_json
+from wms2.local.rules import Rule, Rules, subscription_row
+from wms2.local.storage import BadExpression, attributes, protocols_of, rows_of, rse_id
 
 
 class RuleCalls:
@@ -24,11 +23,6 @@ class RuleCalls:
     def routes(self) -> list[Route]:
         return [
             ("GET", "dids/*/*/rules", STREAM, self._rules_of_did),
-            ("GET", "accounts/*", JSON, self._account),
-            ("GET", "accounts/*/limits/local", JSON, self._limits),
-            ("GET", "accounts/*/limits/local/*", JSON, self._limits),
-            ("POST", "accounts/*/limits/local/*", None, self._set_limit),
-            ("DELETE", "accounts/*/limits/local/*", None, self._set_limit),
             ("GET", "rules", STREAM, self._list_rules),
             ("POST", "rules", None, self._add_rules),
             ("GET", "rules/*", JSON, self._rule),
@@ -38,35 +32,14 @@ class RuleCalls:
             ("GET", "rses", STREAM, self._rses),
             ("GET", "rses/*", JSON, self._rse),
             ("GET", "rses/*/attr", JSON, self._attributes),
+            ("GET", "rses/*/usage", STREAM, self._usage),
+            ("GET", "rses/*/limits", JSON, self._limits),
+            ("GET", "rses/*/protocols", JSON, self._protocols),
             ("GET", "subscriptions", STREAM, self._subscriptions),
             ("GET", "subscriptions/*", STREAM, self._subscriptions),
             ("GET", "subscriptions/*/*", STREAM, self._subscriptions),
             ("POST", "subscriptions/*/*", None, self._add_subscription),
         ]
-
-    # Accounts
-
-    def _account(self, call: Call) -> Reply:
-        (name,) = call.names
-        if name not in self._rules.accounts:
-            raise RucioRefusal(404, "AccountNotFound", f"Account with ID '{name}' cannot be found")
-        return as_json({"account": name, "account_type": "SERVICE", "email": None, "status": "ACTIVE"})
-
-    def _limits(self, call: Call) -> Reply:
-        account, *named = call.names
-        known = self._holdings.storage.names()
-        if named and named[0] not in known:
-            raise unknown_rse(named[0])
-        limits = {rse: self._rules.limits.get((account, rse), PLENTY) for rse in named or known}
-        return as_json({rse: math.inf if size and size < 0 else size for rse, size in limits.items()})
-
-    def _set_limit(self, call: Call) -> Reply:
-        account, rse = call.names
-        if rse not in self._holdings.storage.names():
-            raise unknown_rse(rse)
-        size = call.body["bytes"] if call.body else None
-        self._journal.change("limit", account, rse, size)
-        return Reply(status=201, text=CREATED) if call.body else Reply()
 
     # Rules
 
@@ -79,19 +52,15 @@ class RuleCalls:
         (rule_id,) = call.names
         if not re.fullmatch(r"[0-9a-f]{32}", rule_id):
             raise RucioRefusal(500, "RucioException", f"Badly formatted rule id ({rule_id})")
-        return as_json(self._shown(self._rules.rule(rule_id)))
-
-    def _shown(self, rule: Rule) -> Record:
-        row = self._rules.shown(rule)
-        for key in ("created_at", "updated_at", "expires_at", "stuck_at"):
-            row[key] = None if row[key] is None else as_date(row[key])
-        return row
+        return as_json(shown_rule(self._rules, self._rules.rule(rule_id)))
 
     def _rules_of_did(self, call: Call) -> Reply:
         return self._rows_of_rules(self._rules.of_did.get(self._holdings.did(call.scope, call.name).name, ()))
 
     def _rows_of_rules(self, rule_ids: Iterable[str]) -> Reply:
-        rows = [{**self._shown(self._rules.rules[rule_id]), "bytes": None} for rule_id in rule_ids]
+        rows = [
+            {**shown_rule(self._rules, self._rules.rules[rule_id]), "bytes": None} for rule_id in rule_ids
+        ]
         return Reply(iter(rows))
 
     def _list_rules(self, call: Call) -> Reply:
@@ -127,17 +96,33 @@ class RuleCalls:
             return Reply({"rse": rse} for rse in self._selected(expression))
         return Reply(rows_of(self._holdings.storage.names()))
 
-    def _rse(self, call: Call) -> Reply:
+    def _named(self, call: Call) -> str:
         (rse,) = call.names
         if rse not in self._holdings.storage.names():
             raise unknown_rse(rse)
-        return as_json(next(rows_of([rse])))
+        return rse
+
+    def _rse(self, call: Call) -> Reply:
+        rse = self._named(call)
+        return as_json({**next(rows_of([rse])), "domain": ["lan", "wan"], "protocols": protocols_of(rse)})
 
     def _attributes(self, call: Call) -> Reply:
-        (rse,) = call.names
-        if rse not in self._holdings.storage.names():
-            raise unknown_rse(rse)
-        return as_json(attributes(rse))
+        return as_json(attributes(self._named(call)))
+
+    def _protocols(self, call: Call) -> Reply:
+        return Reply(text=json.dumps(protocols_of(self._named(call))), form=JSON)
+
+    def _limits(self, call: Call) -> Reply:
+        self._named(call)
+        return as_json({})
+
+    def _usage(self, call: Call) -> Reply:
+        rse = self._named(call)
+        files, used = self._holdings.stored_at(rse)
+        counted = {"used": used, "total": used, "free": None, "files": files}
+        return Reply(
+            iter([{"rse_id": rse_id(rse), "rse": rse, "source": "rucio", **counted, "updated_at": None}])
+        )
 
     def _subscriptions(self, call: Call) -> Reply:
         account, name = (*call.names, None, None)[:2]
@@ -160,3 +145,11 @@ class RuleCalls:
             return self._holdings.storage.select(expression)
         except BadExpression as error:
             raise RucioRefusal(400, "InvalidRSEExpression", str(error)) from None
+
+
+def shown_rule(rules: Rules, rule: Rule) -> Record:
+    """A rule with its dates as Rucio writes them."""
+    row = rules.shown(rule)
+    for key in ("created_at", "updated_at", "expires_at", "stuck_at"):
+        row[key] = None if row[key] is None else as_date(row[key])
+    return row

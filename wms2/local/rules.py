@@ -292,6 +292,24 @@ class Rules:
             "deleted_at": None,
         }
 
+    def holding(self, file: str) -> list[Rule]:
+        """The rules that keep a file somewhere."""
+        ids = {
+            rule_id
+            for rse in self._holdings.replicas.get(file, {})
+            for rule_id in self._keepers.get((file, rse), ())
+        }
+        return [self.rules[rule_id] for rule_id in sorted(ids)]
+
+    def held_by(self, account: str, rse: str) -> set[str]:
+        """The files that rules of an account keep at an RSE."""
+        rules = (rule for rule in self.rules.values() if rule.account == account)
+        return {name for rule in rules for name, where in rule.locks if where == rse}
+
+    def above(self, name: str) -> list[Rule]:
+        """The rules on a dataset, and on what it is in."""
+        return [self.rules[rule_id] for rule_id in dict.fromkeys(self._rules_above(name))]
+
     def locks(self, rule: Rule) -> Iterator[Record]:
         for (name, rse), state in sorted(rule.locks.items()):
             yield {

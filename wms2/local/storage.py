@@ -14,6 +14,7 @@ TERM = re.compile(r"\s*(?:([A-Za-z0-9._-]+)\s*([=<>])\s*([A-Za-z0-9._-]+)|([A-Za
 OPERATOR = re.compile(r"\s*([|&\\])\s*")
 SITE_IN_RSE = re.compile(r"(T\d_([A-Z]{2})_\w+?)(?:_Disk|_Tape|_Test|_Temp)?")
 TAPE, DISK = "_Tape", "_Disk"
+SCHEME, PORT = "davs", 1094
 
 
 class BadExpression(Exception):
@@ -100,6 +101,27 @@ def attributes(rse: str) -> dict[str, str | bool]:
     if site := SITE_IN_RSE.fullmatch(rse):
         own |= {"tier": rse[1], "country": site[2], "site": site[1]}
     return own
+
+
+def pfn_of(rse: str, lfn: str) -> str:
+    return f"{SCHEME}://{rse.lower()}:{PORT}{lfn}"
+
+
+def protocols_of(rse: str) -> list[Record]:
+    """By which files of an RSE are read and written."""
+    allowed = {"read": 1, "write": 1, "delete": 1}
+    beyond = {"third_party_copy_read": 1, "third_party_copy_write": 1}
+    return [
+        {
+            "scheme": SCHEME,
+            "hostname": rse.lower(),
+            "port": PORT,
+            "prefix": "/",
+            "impl": "rucio.rse.protocols.gfal.Default",
+            "domains": {"lan": allowed, "wan": {**allowed, **beyond}},
+            "extended_attributes": None,
+        }
+    ]
 
 
 def _holds(own: str, operator: str, value: str) -> bool:

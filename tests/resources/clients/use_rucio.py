@@ -105,4 +105,27 @@ said |= {
     "empty": list(client.list_content("cms", dataset)),
     "nobody": refused(client.get_did, "cms", "/No/Such-v1/RAW"),
 }
+other = f"{dataset}#2"
+found = {"name": f"{dataset}*"}
+said |= {
+    "full": client.add_dataset("cms", other, files=files[2:], rse=DISK),
+    "its files": [row["name"] for row in client.list_files("cms", other)],
+    "found": sorted(client.list_dids("cms", found, did_type="dataset")),
+    "found at length": [
+        row["did_type"] for row in client.list_dids("cms", [found], did_type="container", long=True)
+    ],
+    "of many": [row["name"] for row in client.get_metadata_bulk(dids)],
+    "parents": [row["name"] for row in client.list_parent_dids("cms", names[0])],
+    "holds a file": sorted(
+        row["rse_expression"] for row in client.list_associated_rules_for_file("cms", names[0])
+    ),
+    "holds the block": sorted((row["rse"], row["state"]) for row in client.get_dataset_locks("cms", block)),
+    "of the account": len(list(client.list_account_rules(account))),
+    "use": [row["files"] for row in client.get_local_account_usage(account, DESY)],
+    "accounts": account in {row["account"] for row in client.list_accounts()},
+    "scopes": client.list_scopes(),
+    "deep": [row["rse"] for row in client.list_dataset_replicas("cms", other, deep=True)],
+    "storage": [row["rse"] for row in client.get_rse_usage(DISK)],
+    "protocols": [row["scheme"] for row in client.get_protocols(DISK)],
+}
 Path(said_file).write_text(json.dumps(said))
