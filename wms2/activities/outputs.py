@@ -242,6 +242,7 @@ class OutputActivities(DatabaseActivities):
             await self.record(blocks.record_archived, block.name, released=True)
             return True
         waited = block.waits_sec >= self._placement_wait.total_seconds()
+        await self.record(blocks.check_not_taken_back, block.name)
         if is_let_go(to_place, rules, now):
             await self._hold_again(block)
         elif where is Placement.STAYS or (where is Placement.NOWHERE and waited):
