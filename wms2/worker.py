@@ -69,7 +69,7 @@ from wms2.temporal.connection import Credentials
 from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.logs import LogContext
-from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, planning_queue, watch_queue
+from wms2.temporal.queues import SERVICES, TRANSFERS, WORKFLOWS, host_queue, planning_queue, watch_queue
 from wms2.temporal.runtime import sdk_runtime
 from wms2.watchdog import watched
 from wms2.workflows.admission import AdmissionWorkflow
@@ -94,6 +94,8 @@ CENTRAL = "no submit host"
 """What a worker calls itself that serves none."""
 SERVICE_SLOTS = 100
 """How many activities may wait for outside services at once."""
+TRANSFER_SLOTS = 4
+"""How many output datasets may be looked for at once: half of the calls that a service takes at the same time."""
 PLANNING_SLOTS = 50
 """How many rounds may be planned at once from what outside services say, each by a process of its own."""
 THREADS = 15
@@ -310,6 +312,14 @@ def build_workers(client: Client, hands: Hands, host: str | None, dags: int) -> 
             task_queue=SERVICES,
             activities=hands.services,
             max_concurrent_activities=SERVICE_SLOTS,
+            interceptors=[LogContext(), Heartbeats(), Delays()],
+            **shared,
+        ),
+        Worker(
+            client,
+            task_queue=TRANSFERS,
+            activities=hands.services,
+            max_concurrent_activities=TRANSFER_SLOTS,
             interceptors=[LogContext(), Heartbeats(), Delays()],
             **shared,
         ),

@@ -24,7 +24,7 @@ from wms2.temporal.delays import Delays
 from wms2.temporal.heartbeats import Heartbeats
 from wms2.temporal.ids import output_id
 from wms2.temporal.launch import start_undo
-from wms2.temporal.queues import SERVICES, WORKFLOWS
+from wms2.temporal.queues import SERVICES, TRANSFERS, WORKFLOWS
 from wms2.worker import defined_activities, workflow_runner
 from wms2.workflows.output_dataset import OutputDatasetWorkflow
 from wms2.workflows.undo import UndoWorkflow
@@ -86,13 +86,16 @@ async def living(world: World, settings: Settings, name: str, **output: Any) -> 
         workflows=[OutputDatasetWorkflow, UndoWorkflow],
         workflow_runner=workflow_runner(),
     )
-    services = Worker(
-        client,
-        task_queue=SERVICES,
-        activities=[*defined_activities(outputs), *defined_activities(undo)],
-        interceptors=[Heartbeats(), Delays()],
+    services, transfers = (
+        Worker(
+            client,
+            task_queue=queue,
+            activities=[*defined_activities(outputs), *defined_activities(undo)],
+            interceptors=[Heartbeats(), Delays()],
+        )
+        for queue in (SERVICES, TRANSFERS)
     )
-    async with workflows, services:
+    async with workflows, services, transfers:
         workflow = await client.start_workflow(
             "OutputDatasetWorkflow",
             order,

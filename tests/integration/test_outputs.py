@@ -19,7 +19,6 @@ from tests.integration.publishing import (
     LIMITS,
     SITE,
     TAPE,
-    Publisher,
     begin,
     dataset_of,
     made_request,
@@ -30,7 +29,7 @@ from tests.integration.test_database import input_file, planned_files
 from tests.patience import PATIENCE_SEC
 from tests.stand_in import stand_in_rucio
 from wms2.activities.inputs import COMMENT as INPUT_COMMENT
-from wms2.activities.outputs import LOOKS_AT_ONCE, OutputActivities
+from wms2.activities.outputs import OutputActivities
 from wms2.adapters.rucio import Rucio
 from wms2.config import Settings
 from wms2.core.blocks import BlockLimits, Load
@@ -40,7 +39,7 @@ from wms2.errors import Refused
 from wms2.models.messages import OutputAnnounced, OutputOrder
 from wms2.models.output import OutputBlock, OutputBlockStatus, OutputFileStatus, OutputStatus
 from wms2.models.request import RequestStatus
-from wms2.models.rule import Replica, Rule
+from wms2.models.rule import Replica
 from wms2.workflows.output_dataset import OutputDatasetWorkflow
 
 DATASET = dataset_of("simulation")
@@ -489,32 +488,6 @@ async def test_a_source_rule_that_somebody_deletes_too_early_is_made_again(
     for rule in block.transfer_rule_ids:
         world.control("POST", f"rucio/rules/{rule}/finish")
     assert (await world.publisher.place(order)).complete
-
-
-async def test_those_who_look_where_blocks_are_leave_rucio_to_those_who_protect(world: World) -> None:
-    looking = most = 0
-
-    class SlowRucio(Rucio):
-        async def rules_of(self, name: str) -> list[Rule]:
-            nonlocal looking, most
-            if "#" not in name:
-                return []
-            looking += 1
-            most = max(most, looking)
-            await asyncio.sleep(0.02)
-            looking -= 1
-            return await world.rucio.rules_of(name)
-
-    orders = [begin(world.engine, made_request(f"one_{number}"), 2) for number in range(10)]
-    async with stand_in_rucio(world.url) as rucio:
-        rucio.__class__ = SlowRucio
-        looker = Publisher(world.engine, world.dbs, rucio)
-        for order in orders:
-            produce(world.engine, order.request, 0, 1)
-            await world.publisher.protect(order)
-            await world.publisher.register(order)
-        await asyncio.gather(*(looker.place(order) for order in orders))
-    assert most == LOOKS_AT_ONCE
 
 
 async def test_a_cancelled_step_leaves_no_call_in_flight(world: World) -> None:

@@ -10,24 +10,36 @@ from temporalio.testing import ActivityEnvironment
 
 from tests.integration.output_life import LOOK_SEC, living
 from tests.integration.output_world import World
-from tests.integration.publishing import SITE, TAPE, begin, dataset_of, made_request, produce, produced_unit
+from tests.integration.publishing import (
+    SITE,
+    TAPE,
+    Publisher,
+    begin,
+    dataset_of,
+    made_request,
+    produce,
+    produced_unit,
+)
 from tests.patience import PATIENCE_SEC
+from tests.stand_in import stand_in_rucio
 from wms2.activities.cleanups import CleanupActivities
 from wms2.activities.undo import UndoActivities
+from wms2.adapters.rucio import Rucio
 from wms2.config import Settings
 from wms2.db import undo
 from wms2.db.credit import credit_work_unit
 from wms2.db.invalidation import invalidation_manifest
 from wms2.db.output_list import list_outputs
 from wms2.db.requests import insert_request
+from wms2.db.session import RecordConflict, transaction
 from wms2.db.session import connect as connect_database
-from wms2.db.session import transaction
 from wms2.errors import Unavailable
 from wms2.models.audit import Action
 from wms2.models.invalidation import RegisteredBlock
 from wms2.models.messages import OutputOrder
 from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStanding, OutputStatus
 from wms2.models.request import CleanupPolicy
+from wms2.models.rule import Rule
 from wms2.models.undo import Undone, UndoOrder
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
@@ -210,6 +222,41 @@ async def test_files_that_were_taken_back_stay_so_when_a_later_request_makes_the
 
     assert await world.dbs.dataset_access(order.dataset) == "VALID"
     assert list(await world.dbs.events_of_files(order.dataset)) == [lfn]
+
+
+@pytest.mark.parametrize("step", ["register", "place"])
+async def test_who_was_given_up_for_dead_tells_nobody_of_blocks_that_were_taken_back_meanwhile(
+    world: World, step: str
+) -> None:
+    order = begin(world.engine, made_request(destinations=[TAPE]), 4)
+    produce(world.engine, "simulation", *range(4))
+    await world.publisher.protect(order)
+    if step == "place":
+        await world.publisher.register(order)
+
+    class Slow(Rucio):
+        """While the first call for a block is under way, all is taken back."""
+
+        async def close_block(self, block: str) -> None:
+            await take_back(world)
+            await super().close_block(block)
+
+        async def rules_of(self, name: str) -> list[Rule]:
+            if "#" in name:
+                await take_back(world)
+            return await super().rules_of(name)
+
+    async with stand_in_rucio(world.url) as rucio:
+        rucio.__class__ = Slow
+        given_up = Publisher(world.engine, world.dbs, rucio)
+        with pytest.raises(RecordConflict, match="was taken back"):
+            await (given_up.register(order) if step == "register" else given_up.place(order))
+    first, second = world.blocks()
+    assert await world.dbs.block_files(second.block_name) == [] or step == "place"
+    assert [r for r in await world.rucio.rules_of(second.block_name) if r.expires_at is None] == []
+    assert first.status is OutputBlockStatus.INVALIDATED
+    if step == "place":
+        assert await living_rules(world) == 0
 
 
 async def test_who_goes_on_with_taking_back_does_not_begin_again_with_the_first_block(world: World) -> None:

@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from wms2.models.output_state import OutputState
     from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import output_id, request_id
-    from wms2.temporal.queues import SERVICES, WORKFLOWS
+    from wms2.temporal.queues import SERVICES, TRANSFERS, WORKFLOWS
     from wms2.workflows.output_dataset import OutputDatasetWorkflow
 
 DATASET = "/MinBias/Run2024A-Test-v1/GEN-SIM"
@@ -137,10 +137,10 @@ async def environment(service: Service) -> AsyncIterator[WorkflowEnvironment]:
             activities=[
                 service.protect_outputs,
                 service.register_blocks,
-                service.place_blocks,
                 service.announce_output,
             ],
         ),
+        Worker(started.client, task_queue=TRANSFERS, activities=[service.place_blocks]),
     ):
         yield started
 

@@ -18,10 +18,11 @@ from wms2.models.messages import InVain
 from wms2.models.reconciliation import Reconciled
 from wms2.temporal.queues import SERVICES, WORKFLOWS, host_queue, planning_queue
 from wms2.temporal.retries import HOST as HOST_WORK
-from wms2.temporal.retries import OUTPUT, RECORD, TIDYING, Preset
+from wms2.temporal.retries import OUTPUT, RECORD, TIDYING, TRANSFER, Preset
 from wms2.worker import (
     PLANNING_SLOTS,
     SERVICE_SLOTS,
+    TRANSFER_SLOTS,
     Hands,
     build_workers,
     defined_activities,
@@ -82,6 +83,55 @@ async def test_a_service_that_hangs_keeps_no_record_from_being_written(
         while len(begun) < SERVICE_SLOTS:
             await asyncio.sleep(0.1)
         assert await client.execute_workflow(Recording.run, id="recording", task_queue=TEST) == "recorded"
+
+
+looks: list[str] = []
+
+
+@activity.defn
+async def place_blocks() -> None:
+    """Rucio lists the rules of thousands of blocks."""
+    looks.append(activity.info().activity_id)
+    await asyncio.sleep(timedelta(days=1).total_seconds())
+
+
+@activity.defn
+async def protect_outputs() -> str:
+    return "protected"
+
+
+@workflow.defn(sandboxed=False)
+class Looking:
+    @workflow.run
+    async def run(self) -> None:
+        for _ in range(SERVICE_SLOTS + 1):
+            workflow.start_activity(place_blocks, **TRANSFER)
+        await workflow.wait_condition(lambda: False)
+
+
+@workflow.defn(sandboxed=False)
+class Protecting:
+    @workflow.run
+    async def run(self) -> str:
+        return await workflow.execute_activity(protect_outputs, **OUTPUT)
+
+
+async def test_looks_at_transfers_however_many_keep_no_files_from_being_protected(
+    real_env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wms2.worker.GRACE", timedelta(0))
+    client = real_env.client
+    services = [place_blocks, protect_outputs]
+    hands = Hands([record], services, [record], [record], [record], nothing, nothing, None)
+    async with AsyncExitStack() as workers, asyncio.timeout(PATIENCE_SEC):
+        for worker in build_workers(client, hands, HOST, dags=1):
+            await workers.enter_async_context(worker)
+        await workers.enter_async_context(Worker(client, task_queue=TEST, workflows=[Looking, Protecting]))
+        await client.start_workflow(Looking.run, id="looking", task_queue=TEST)
+        while len(looks) < TRANSFER_SLOTS:
+            await asyncio.sleep(0.1)
+        assert await client.execute_workflow(Protecting.run, id="protecting", task_queue=TEST) == "protected"
+        assert len(looks) == TRANSFER_SLOTS, "so many and no more"
 
 
 planners: list[str] = []

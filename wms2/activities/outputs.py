@@ -51,8 +51,6 @@ BLOCKS_IN_VAIN = 3
 """When so many blocks in a row fail, the others are not tried."""
 MOST_REASONS = 3
 """So many are told: sites that fail together mostly do for the same one."""
-LOOKS_AT_ONCE = 4
-"""For all datasets together. A call that protects a file does not queue up behind hundreds that can wait."""
 LOOK_EVERY_SEC = 300.0
 """Transfers take hours: Rucio is not asked for a block more often."""
 T = TypeVar("T")
@@ -79,7 +77,6 @@ class OutputActivities(DatabaseActivities):
         self._limits = limits
         self._placement_wait = placement_wait
         self._stuck_hours = stuck_hours
-        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     # Protecting -----------------------------------------------------------------------------------------
 
@@ -183,20 +180,18 @@ class OutputActivities(DatabaseActivities):
         found = await self.record(blocks.blocks_to_place, *name)
         waiting = [block for block in found if order.finishing or _is_due(block)]
         output = _output((await self.record(request_record, order.request)).request, order.dataset)
-        async with self._looks:
-            of_dataset = await self._lasting_rules(order.dataset) if waiting else []
-            # Where the request names destinations, these are what counts.
-            locks = {} if output.destinations else await self._locks(of_dataset)
+        of_dataset = await self._lasting_rules(order.dataset) if waiting else []
+        # Where the request names destinations, these are what counts.
+        locks = {} if output.destinations else await self._locks(of_dataset)
         left_alone = left = len(found) - len(waiting)
         troubles, failures = [], _Failures()
         for block in waiting:
-            async with self._looks:
-                with failures.passed_over():
-                    rules = await self._lasting_rules(block.name)
-                    to_place = _to_place(block, output, locks.get(block.name, {}))
-                    if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
-                        left += 1
-                        troubles.append(trouble([*rules, *of_dataset]))
+            with failures.passed_over():
+                rules = await self._lasting_rules(block.name)
+                to_place = _to_place(block, output, locks.get(block.name, {}))
+                if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
+                    left += 1
+                    troubles.append(trouble([*rules, *of_dataset]))
             activity.heartbeat(left)
         failures.tell()
         complete = not left and await self.record(blocks.is_complete, *name)
@@ -242,6 +237,7 @@ class OutputActivities(DatabaseActivities):
             return True
         waited = block.waits_sec >= self._placement_wait.total_seconds()
         is_missed = misses_a_rule(to_place, rules, now)
+        await self.record(blocks.check_not_taken_back, block.name)
         if is_let_go(to_place, rules, now):
             await self._hold_again(block)
         elif (

@@ -14,6 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from wms2.core.blocks import BlockLimits, Load, is_due, takes
 from wms2.core.outputs import BlockSteps, dataset_status
 from wms2.db.outputs import find_dataset, lock_dataset, produced_file
+from wms2.db.session import RecordConflict
 from wms2.db.tables import OutputBlockRow, OutputDatasetRow, OutputFileRow, RequestRow, WorkflowRow
 from wms2.models.block import block_name
 from wms2.models.output import OutputBlockStatus, OutputFileStatus, OutputStanding, ProducedFile
@@ -173,8 +174,16 @@ def blocks_to_register(session: Session, request_name: str, dataset: str) -> lis
     )
 
 
+def check_not_taken_back(session: Session, block_name: str) -> None:
+    """Raises RecordConflict for one that was: who was given up for dead and lives on shall not tell of it again."""
+    query = select(OutputBlockRow.status).where(OutputBlockRow.block_name == block_name)
+    if session.scalars(query).one() == OutputBlockStatus.INVALIDATED:
+        raise RecordConflict(f"{block_name} was taken back")
+
+
 def closed_block(session: Session, dataset: str, block_name: str) -> ClosedBlock:
     """A block with its files, as DBS is to have it."""
+    check_not_taken_back(session, block_name)
     block = session.scalars(select(OutputBlockRow).where(OutputBlockRow.block_name == block_name)).one()
     files = session.scalars(
         select(OutputFileRow).where(OutputFileRow.block_id == block.id).order_by(OutputFileRow.lfn)

@@ -1,4 +1,4 @@
-"""Task queues: one for workflows, one for outside services, and some per submit host: for its files, for plans that
+"""Task queues: one for workflows, two for outside services, and some per submit host: for its files, for plans that
 services have a part in, for its followers."""
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ WORKFLOWS = "wms2"
 """Workflows, and activities that need only our own servers: the database and Temporal."""
 SERVICES = "wms2-services"
 """Activities that call Rucio, DBS, ReqMgr2 or CRIC. One that is silent keeps their slots, and no others."""
+TRANSFERS = "wms2-transfers"
+"""Looks at transfers, which take hours: however many there are, they keep no slot from what protects files."""
 
 
 def host_queue(host: str) -> str:

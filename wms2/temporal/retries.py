@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from temporalio.common import RetryPolicy
 
-from wms2.temporal.queues import SERVICES, host_queue
+from wms2.temporal.queues import SERVICES, TRANSFERS, host_queue
 
 FINAL = [
     "UserError",
@@ -116,6 +116,9 @@ OUTPUT = Preset(
     ),
 )
 """Steps of outputs: tried for some seconds. Their workflow waits in between, longer and longer."""
+
+TRANSFER: Preset = {**OUTPUT, "task_queue": TRANSFERS}
+"""Looks at where outputs are, a few at once."""
 
 TIDYING: Preset = {**OUTPUT, "schedule_to_close_timeout": timedelta(minutes=10)}
 """What a later run does as well: a service that is silent does not keep a run of the schedule from its end."""

@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from wms2.models.output_state import OutputState, Setback
     from wms2.models.output_steps import OutputStuck, Placed, Protected, Registered
     from wms2.temporal.ids import request_id
-    from wms2.temporal.retries import FINAL, OUTPUT, RECORD
+    from wms2.temporal.retries import FINAL, OUTPUT, RECORD, TRANSFER, Preset
     from wms2.workflows.history import history_is_long
 
 BACK_OFF = [timedelta(minutes=m) for m in (1, 5, 30, 2 * 60, 4 * 60, 8 * 60)]
@@ -196,7 +196,7 @@ class OutputDatasetWorkflow:
 
     async def _look_where_they_are(self, finishing: bool) -> OutputAnnounced | None:
         state = self._state
-        placed = await self._do("place_blocks", Placed, "look where its blocks are", LATER)
+        placed = await self._do("place_blocks", Placed, "look where its blocks are", LATER, TRANSFER)
         state.waiting = placed.waiting
         await self._watch_the_trouble(placed)
         state.look_at = workflow.now() + LOOK_AGAIN if placed.waiting else None
@@ -220,7 +220,9 @@ class OutputDatasetWorkflow:
             await workflow.execute_activity("raise_alert", alert, summary=alert.message[:200], **RECORD)
             state.trouble_told = True
 
-    async def _do(self, activity: str, result: type[T], summary: str, priority: Priority) -> T:
+    async def _do(
+        self, activity: str, result: type[T], summary: str, priority: Priority, preset: Preset = OUTPUT
+    ) -> T:
         if self._state.frozen:
             raise _Frozen
         self._call = workflow.start_activity(
@@ -231,7 +233,7 @@ class OutputDatasetWorkflow:
             priority=priority,
             # Frozen means that no call is in flight, so a cancelled one is waited for.
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            **OUTPUT,
+            **preset,
         )
         try:
             answer: T = await self._call
