@@ -17,6 +17,7 @@ from tests.block_life import (
     assert_many_at_once_live_one_life,
     replicas,
 )
+from tests.factories import reprocessing
 from tests.integration.output_life import living
 from tests.integration.output_world import World
 from tests.integration.publishing import (
@@ -32,9 +33,12 @@ from tests.patience import POOL_LIMIT_SEC
 from tests.real_rucio import ROOT, RealRucio
 from tests.rucio_calls import differences
 from tests.stand_in import rucio_at
+from wms2.activities.inputs import InputActivities
 from wms2.adapters.connect import connect_rucio
 from wms2.adapters.dbs import Dbs
 from wms2.config import Settings
+from wms2.db.requests import insert_request
+from wms2.db.session import transaction
 from wms2.errors import BrokenRequest, Refused
 from wms2.local.rucio import ACCOUNT, PASSWORD
 from wms2.models.messages import OutputAnnounced
@@ -256,6 +260,37 @@ async def test_the_rules_of_a_subscription_are_followed_and_none_is_added(world:
     assert len(await world.rucio.rules_of(dataset)) == 1
     for block in world.blocks("subscribed"):
         assert await world.rules(block) == {SITE: "DELETED"}
+
+
+async def test_an_input_is_fetched_by_one_rule_awaited_and_let_go_with_the_last_who_wants_it(
+    world: RealWorld,
+) -> None:
+    dataset = "/Fetched/Run2024A-v1/RAW"
+    block, files = f"{dataset}#1", replicas(3, "fetched")
+    await world.rucio.add_block(dataset, block)
+    await world.rucio.add_files(block, SITE, files)
+    inputs = InputActivities(world.engine, world.rucio, 24)
+    for name in ("first_reader", "second_reader"):
+        with transaction(world.engine) as session:
+            wanted = reprocessing(request_name=name, input_dataset=dataset, prefetch=DISKS)
+            insert_request(session, wanted)
+        for _ in range(2):
+            progress = (await inputs.fetch_input(name)).progress
+        assert (progress.files_there, progress.is_there) == (0, False)
+        assert progress.files == 3
+    places = await world.rucio.file_places([block])
+    (rse,) = {rse for states in places.values() for rse, there in states.items() if there == "COPYING"}
+    world.real.end_transfers(rse, [file.lfn for file in files], "A")
+    for name in ("first_reader", "second_reader"):
+        assert (await inputs.fetch_input(name)).progress.is_there
+    (rule,) = await world.rucio.rules_of(dataset)
+    assert (rule.rse_expression, rule.expires_at) == (DISKS, None)
+    await inputs.release_input("first_reader")
+    assert (await world.rucio.rules_of(dataset)) == [rule], "the other one still reads it"
+    await inputs.release_input("second_reader")
+    (rule,) = await world.rucio.rules_of(dataset)
+    assert rule.expires_at is not None
+    assert rule.expires_at < datetime.now(UTC) + A_DAY
 
 
 async def test_what_was_made_at_its_destination_stays_there_under_one_rule(world: RealWorld) -> None:

@@ -38,8 +38,8 @@ def url(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def cric(names: list[list[str]], asleep: str = "") -> Script:
-    """A CRIC with these sites, one of them not active."""
+def cric(names: list[list[str]], *asleep: str, processing: list[list[str]] = PROCESSING) -> Script:
+    """A CRIC with these sites, some of them not active."""
 
     def table(columns: list[str], rows: list[list[str]]) -> Reply:
         return Reply(content=json.dumps({"desc": {"columns": columns}, "result": rows}).encode())
@@ -49,15 +49,15 @@ def cric(names: list[list[str]], asleep: str = "") -> Script:
         query = parse_qs(urlsplit(call.path).query, keep_blank_values=True)
         assert "json" in query
         if query["preset"] == ["data-processing"]:
-            return table(["phedex_name", "psn_name", "site_name"], PROCESSING)
+            return table(["phedex_name", "psn_name", "site_name"], processing)
         is_any = query["rcsite_state"] == ["ANY"]
-        return table(["type", "site_name", "alias"], [row for row in names if is_any or row[2] != asleep])
+        return table(["type", "site_name", "alias"], [row for row in names if is_any or row[2] not in asleep])
 
     return script
 
 
 async def test_sites_and_storage_are_many_to_many() -> None:
-    with wire(cric(NAMES, asleep="T2_DE_DESY_Cloud")) as line:
+    with wire(cric(NAMES, "T2_DE_DESY_Cloud")) as line:
         async with Cric(line.url) as adapter:
             sites = await adapter.sites()
     assert sites == [
@@ -67,10 +67,18 @@ async def test_sites_and_storage_are_many_to_many() -> None:
     ]
 
 
-async def test_a_cric_without_sites_is_not_believed() -> None:
-    with wire(cric([])) as line:
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (cric([]), "lists no sites"),
+        (cric(NAMES, *(name for _, _, name in NAMES)), "lists no active sites"),
+        (cric(NAMES, processing=[]), "lists no storage"),
+    ],
+)
+async def test_a_cric_without_sites_is_not_believed(script: Script, said: str) -> None:
+    with wire(script) as line:
         async with Cric(line.url) as adapter:
-            with pytest.raises(Unavailable, match="lists no sites"):
+            with pytest.raises(Unavailable, match=said):
                 await adapter.sites()
 
 

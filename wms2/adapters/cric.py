@@ -50,9 +50,10 @@ class Cric(Service):
             if RSE_NAME.fullmatch(rse := str(row.get("phedex_name"))):
                 rses[str(row.get("psn_name"))].add(rse)
         named = _processing(everywhere)
-        if not named:
-            # Else a mishap there would close all sites here.
-            raise Unavailable(f"CRIC at {self._url} lists no sites")
+        for what, listed in (("sites", named), ("active sites", active), ("storage", rses)):
+            if not listed:
+                # Else a mishap there would close all sites here.
+                raise Unavailable(f"CRIC at {self._url} lists no {what}")
         return [
             CricSite(
                 name=name,
