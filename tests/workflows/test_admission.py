@@ -390,15 +390,14 @@ async def test_ten_thousand_in_line_are_carried_into_a_new_history_and_the_first
         worker(environment.client),
     ):
         client = environment.client
-        handle = await client.start_workflow(
-            AdmissionWorkflow.run, state, id=ADMISSION, task_queue=WORKFLOWS
-        )
+        handle = await client.start_workflow(AdmissionWorkflow.run, state, id=ADMISSION, task_queue=WORKFLOWS)
         first = line[49].asked.request
         holder = await start_holder(client, SlotRequest(request=first, round=0, priority=49), minutes=60)
 
         async def is_new_run() -> bool:
             await signal_admission(client, "ask", asked("one_more"), nothing_remembered)
-            return (await client.get_workflow_handle(ADMISSION).describe()).run_id != handle.first_execution_run_id
+            now = await client.get_workflow_handle(ADMISSION).describe()
+            return now.run_id != handle.first_execution_run_id
 
         await until(is_new_run)
         assert len((await admission_state(client)).waiting) == 10_001

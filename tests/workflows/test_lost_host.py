@@ -16,7 +16,6 @@ from wms2.models.progress import DagOutcome
 from wms2.models.request import RequestStatus
 from wms2.temporal.queues import WORKFLOWS, host_queue
 
-
 SOON = timedelta(seconds=4)
 
 

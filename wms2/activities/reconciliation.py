@@ -62,7 +62,7 @@ class ReconciliationActivities(DatabaseActivities):
                 await self._report(name, f"is {record.status}, and its workflow is gone")
         if lost:
             await signal_admission(self._client, "forget", lost, partial(self.record, remembered_admission))
-        await Lending(self._engine, self._client).remind(living)
+        await Lending(self._engine, self._client).settle(living)
         return Reconciled(living=len(living), started=tuple(started), lost=tuple(lost))
 
     @activity.defn
