@@ -55,7 +55,10 @@ WHAT_TO_DO: Mapping[Reason, Mapping[Audience, str]] = {
         OPERATORS: "Start what is missing on that host: its schedd, or `wms2 worker run`; `wms2 host lost` is for one "
         "that does not come back."
     },
-    Reason.LOST_WORKFLOW: {OPERATORS: "Its workflow must be reset in Temporal before it can go on."},
+    Reason.LOST_WORKFLOW: {
+        OPERATORS: "Look at its workflow in Temporal. One that is gone must be reset there before it can go on; one "
+        "that is stuck goes on by itself once a release that mends it is installed."
+    },
     Reason.ALERT: {OPERATORS: "`wms2 request show {about}` shows where it stands."},
     Reason.BAN: {
         OPERATORS: f"{_BANS} `wms2 site unban {{about}}` lifts those of this site.",
@@ -95,6 +98,7 @@ _ALERTS = {
     "lost_host": Reason.LOST_HOST,
     "schedd_unreachable": Reason.LOST_HOST,
     "lost_workflow": Reason.LOST_WORKFLOW,
+    "stuck_workflow": Reason.LOST_WORKFLOW,
 }
 
 
@@ -186,6 +190,16 @@ def silent_host_happening(host: SubmitHost, requests: int) -> Happening:
         about=host.name,
         words=f"is silent since {_minute(host.last_seen_at)} and gets no new work; "
         f"{requests} requests have a round open there",
+    )
+
+
+def stuck_happening(workflow_id: str, words: str, now: datetime) -> Happening:
+    """A workflow that serves all requests and cannot go on is told of once a day."""
+    return Happening(
+        key=f"stuck:{workflow_id}:{now.astimezone(UTC):%Y-%m-%d}",
+        reason=Reason.LOST_WORKFLOW,
+        about=workflow_id,
+        words=f"is stuck: {words}",
     )
 
 
