@@ -176,17 +176,16 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
         settings.transfer_stuck_hours,
     )
     hosts = HostActivities(engine, client, condor, timedelta(minutes=settings.host_silence_min))
+    limits = limits_with(settings.time_limits_hours)
     between_runs = timedelta(minutes=settings.notify_every_min)
     notices = NoticeActivities(engine, messenger, settings.notify_tries, between_runs)
     return Hands(
         records=[
             *defined_activities(RecordActivities(engine)),
-            *defined_activities(
-                TimeLimitActivities(TimeLimits(limits=limits_with(settings.time_limits_hours)))
-            ),
+            *defined_activities(TimeLimitActivities(TimeLimits(limits=limits))),
             *defined_activities(AdmissionActivities(engine, client)),
             *defined_activities(CleanupActivities(engine, client)),
-            *defined_activities(ReconciliationActivities(engine, client)),
+            *defined_activities(ReconciliationActivities(engine, client, limits)),
             *defined_activities(ChainActivities(engine, client)),
             *defined_activities(hosts),
             *defined_activities(SilenceActivities(engine)),

@@ -139,6 +139,25 @@ def test_operators_are_told_once_of_each_silence_and_the_host_gets_no_slots(sess
     assert "and gets no new work; 0 requests have a round open there" in notice.words
 
 
+def test_operators_are_told_once_of_a_schedd_that_the_collector_does_not_know_for_long(
+    session: Session,
+) -> None:
+    hosts.announce_host(session, report("a"), SILENCE)
+    for absence in (1, 2):
+        assert hosts.survey_hosts(session, set(), SILENCE).cut_off == (), "it may come back"
+        session.execute(
+            text("UPDATE submit_hosts SET schedd_gone_at = now() - make_interval(mins => :m)"),
+            {"m": 20 + absence},
+        )
+        assert hosts.survey_hosts(session, set(), SILENCE).cut_off == ("a",)
+        assert hosts.survey_hosts(session, set(), SILENCE).cut_off == (), "it is told already"
+        assert len(list_notices(session)) == absence
+        assert hosts.survey_hosts(session, {"schedd@a"}, SILENCE).ready == ("a",)
+    notice = list_notices(session)[0]
+    assert (notice.about, notice.reason) == ("a", "lost_host")
+    assert {entry.action.detail["host"] for entry in audit_trail(session)} == {"a"}
+
+
 def test_a_host_that_was_given_up_is_used_again_when_its_worker_is_heard_of(session: Session) -> None:
     hosts.announce_host(session, report("a"), SILENCE)
     session.execute(text("UPDATE submit_hosts SET last_seen_at = now() - interval '1 minute'"))

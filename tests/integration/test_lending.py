@@ -13,7 +13,7 @@ import pytest
 from alembic import command
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -38,11 +38,12 @@ from wms2.models.audit import Action
 from wms2.models.messages import AdmissionOrder, DagOrder, HostList, PlanOrder, Slot, SlotRequest
 from wms2.models.next_round import Need, NextRound
 from wms2.models.request import RequestStatus
+from wms2.models.request_state import RequestState
 from wms2.planner import PlanningSettings
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 from wms2.temporal.ids import ADMISSION, request_id
-from wms2.temporal.launch import start_request
+from wms2.temporal.launch import first_state, start_request
 from wms2.temporal.queues import WORKFLOWS
 from wms2.worker import workflow_runner
 from wms2.workflows.admission import AdmissionWorkflow
@@ -252,7 +253,7 @@ async def test_reconciliation_tells_admission_of_the_slots_that_it_misses_and_on
     await start_request(client, simulation(request_name="runs"))
     lending, living = Lending(engine, client), {request_id("runs")}
     for _ in range(2):
-        await lending.remind(living)
+        await lending.settle(living)
     await until_lent(client, "runs")
     assert [name for name, _ in await signals(client)] == ["know_hosts", "remember"], "it is told once"
 
@@ -284,13 +285,76 @@ async def test_a_slot_that_is_given_back_while_admission_is_reminded_of_it_is_fr
     await know_hosts(client, {"submit-a": 22})
     with transaction(engine) as session:
         running(session, "runs")
-    await Slow(engine, client).remind({request_id("runs")})
+    await Slow(engine, client).settle({request_id("runs")})
     async with asyncio.timeout(PATIENCE_SEC):
         # What comes while the workflow is at work is in its history only after that.
         while len(told := [name for name, _ in await signals(client)]) < 4:
             await asyncio.sleep(0.1)
     assert told == ["know_hosts", "give_back", "remember", "give_back"]
     await until_lent(client)
+
+
+@workflow.defn(name="RequestWorkflow", sandboxed=False)
+class Standing:
+    """A request that does nothing, and says where it stands."""
+
+    @workflow.init
+    def __init__(self, state: RequestState) -> None:
+        self._state = state
+
+    @workflow.run
+    async def run(self, state: RequestState) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal
+    def slot_granted(self, slot: Slot) -> None:
+        """It wants none, or has one."""
+
+    @workflow.query
+    def state(self) -> RequestState:
+        return self._state
+
+
+async def test_a_slot_that_was_lent_for_a_question_that_came_late_is_taken_back_and_one_in_use_is_not(
+    engine: Engine, client: Client
+) -> None:
+    """A worker that was stopped for minutes goes on, and asks for a request that was held meanwhile."""
+    own = AdmissionActivities(engine, client)
+    statuses = {
+        "is_held": RequestStatus.HELD,
+        "announces": RequestStatus.ACTIVE,
+        "runs": RequestStatus.ACTIVE,
+    }
+    for name, status in statuses.items():
+        request = simulation(request_name=name)
+        with transaction(engine) as session:
+            insert_request(session, request)
+            record_status(session, name, status, 5, "wms2")
+        host = "submit-a" if name == "runs" else None
+        state = first_state(request, hold=False).model_copy(update={"status": status, "slot_host": host})
+        await client.start_workflow("RequestWorkflow", state, id=request_id(name), task_queue=WORKFLOWS)
+    async with Worker(
+        client,
+        task_queue=WORKFLOWS,
+        workflows=[AdmissionWorkflow, Standing],
+        workflow_runner=workflow_runner(),
+        activities=[own.closed_requests, own.record_slots, own.strike_slots],
+    ):
+        await know_hosts(client, {"submit-a": 100})
+        for name in statuses:
+            await own.ask_admission(SlotRequest(request=name, round=0, priority=1, said=2))
+        await until_told(client, *statuses)
+        with transaction(engine) as session:
+            # Of the one that runs, too: as if the record had lost it.
+            admission.strike_slots(session, statuses)
+        await Lending(engine, client).settle({request_id(name) for name in statuses})
+        await until_lent(client, "runs")
+
+
+async def until_told(client: Client, *names: str) -> None:
+    async with asyncio.timeout(PATIENCE_SEC):
+        while {name for name, lease in (await known(client)).leases.items() if lease.told} != set(names):
+            await asyncio.sleep(0.1)
 
 
 async def signals(client: Client) -> list[tuple[str, list[object]]]:

@@ -1,10 +1,12 @@
 """Requests whose submission was cut off, or whose workflow is gone, are found by schedule."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine, func, select, text
+from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -15,11 +17,18 @@ from wms2.activities.callbacks import Callbacks
 from wms2.activities.cleanups import CleanupActivities
 from wms2.activities.inputs import InputActivities
 from wms2.activities.reconciliation import ReconciliationActivities
+from wms2.activities.stuck import STUMBLING, Stuck
 from wms2.adapters.connect import connect_rucio
 from wms2.config import Settings
+from wms2.core.admission import AdmissionState
+from wms2.core.time_limits import TIME_LIMITS
+from wms2.db.audit import newest_entry
+from wms2.db.notices import list_notices, queue_alert, telling
 from wms2.db.requests import insert_request, queued_requests, record_priority, record_status
 from wms2.db.session import transaction
 from wms2.db.tables import OutputDatasetRow, WorkflowRow
+from wms2.models.contacts import Contacts
+from wms2.models.messages import Alert
 from wms2.models.output import OutputStatus
 from wms2.models.reconciliation import Reconciled
 from wms2.models.request import RequestStatus
@@ -118,6 +127,86 @@ async def test_the_living_are_listed_whole_however_many_pages_they_fill(
             await asyncio.sleep(0.1)
 
 
+@workflow.defn(name="RequestWorkflow", sandboxed=False)
+class Stumbling:
+    """Its code is broken."""
+
+    @workflow.run
+    async def run(self, state: RequestState) -> None:
+        raise RuntimeError("a mistake in the code")
+
+
+@workflow.defn(name="AdmissionWorkflow", sandboxed=False)
+class StumblingToo:
+    @workflow.run
+    async def run(self, state: AdmissionState) -> None:
+        raise RuntimeError("a mistake in the code")
+
+
+async def test_a_workflow_whose_code_fails_again_and_again_is_reported_to_the_operators(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    insert(engine, "stumbles")
+    await start_request(client, simulation(request_name="stumbles"))
+    await client.start_workflow("AdmissionWorkflow", AdmissionState(), id=ADMISSION, task_queue=WORKFLOWS)
+    told = telling(engine, Contacts(operators=("ops@example.org",)))
+    async with (
+        Worker(client, task_queue=WORKFLOWS, workflows=[Stumbling, StumblingToo]),
+        asyncio.timeout(PATIENCE_SEC),
+    ):
+        # Temporal says so after the fifth failure.
+        while (await client.count_workflows(STUMBLING)).count < 2:
+            await asyncio.sleep(0.5)
+        for _ in range(2):
+            await Stuck(told, client, TIME_LIMITS).report()
+    assert "ALERT [stuck_workflow] stumbles: cannot go on, request-stumbles is stuck" in caplog.text
+    with transaction(engine) as session:
+        notices = [(one.about, one.reason) for one in list_notices(session)]
+        entry = newest_entry(session, "stumbles", "alert")
+    for name in ("stumbles", ADMISSION):
+        assert notices.count((name, "lost_workflow")) == 1, "it is told once a day"
+    assert entry is not None
+    assert entry.action.detail == {"kind": "stuck_workflow"}
+
+
+async def test_a_status_that_has_passed_its_limit_without_a_word_of_its_workflow_is_reported_once(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    standings = {"says_nothing": 120, "has_said_it": 120, "is_in_time": 70}
+    for name, minutes in standings.items():
+        insert(engine, name)
+        with transaction(engine) as session:
+            record_status(session, name, RequestStatus.PLANNING, 2, "wms2")
+            came = text(
+                "UPDATE requests SET status_transitions = jsonb_set(status_transitions, '{-1,at}', "
+                "to_jsonb(now() - make_interval(mins => :minutes))) WHERE request_name = :name"
+            )
+            session.execute(came, {"minutes": minutes, "name": name})
+    with transaction(engine) as session:
+        queue_alert(
+            session, Alert(request="has_said_it", kind="long_planning", message="has been so for long")
+        )
+    for _ in range(2):
+        await Stuck(engine, client, TIME_LIMITS).report()
+    told = [record.message for record in caplog.records if "ALERT" in record.message]
+    assert len(told) == 1
+    assert told[0].startswith("ALERT [long_planning] says_nothing: has been planning since")
+
+
+async def test_reconciliation_tells_of_what_is_stuck_in_each_of_its_runs(
+    engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[Mapping[RequestStatus, timedelta]] = []
+
+    async def report(self: Stuck) -> None:
+        reported.append(self._limits)
+
+    monkeypatch.setattr(Stuck, "report", report)
+    limits = {RequestStatus.NEW: timedelta(days=1)}
+    await ReconciliationActivities(engine, client, limits).reconcile_requests()
+    assert reported == [limits]
+
+
 async def test_a_request_that_ends_while_it_is_looked_for_is_neither_lost_nor_begun_anew(
     engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +265,10 @@ def test_what_else_is_recorded_of_a_request_in_line_does_not_make_its_wait_begin
     assert since is not None
     with transaction(engine) as session:
         record_priority(session, "in_line", 7)
+        insert_request(session, simulation(request_name="goes_first", priority=9))
+        record_status(session, "goes_first", RequestStatus.QUEUED, 2, "wms2")
         assert queued_requests(session, since) == ["in_line"]
+        assert queued_requests(session, since + timedelta(hours=1)) == ["goes_first", "in_line"]
         record_status(session, "in_line", RequestStatus.QUEUED, 3, "wms2")
         assert queued_requests(session, since) == []
 

@@ -1,11 +1,15 @@
 """Who gets a slot: the rules, without a server."""
 
+import json
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from temporalio.contrib.pydantic import pydantic_data_converter
 
 from wms2.core import admission
 from wms2.core.admission import AdmissionState
@@ -343,3 +347,60 @@ def test_what_is_remembered_is_lent_to_nobody_else_and_a_request_that_has_spoken
     later = Slot(request="runs", round=3, host="a")
     assert holders(admission.remember(waits, [later])) == ["runs"]
     assert admission.give_back(state, again).leases.keys() == {"first"}
+
+
+TEMPORAL_TAKES = 2_000_000
+"""Bytes in a payload; with more the workflow never gets on."""
+
+
+def crowd(number: int) -> AdmissionState:
+    """So many requests in line, with names as long as those of CMS are."""
+    chance = random.Random(number)
+    names = [
+        f"pdmvserv_task_SUS-RunIISummer20UL{chance.randrange(16, 19)}wmLHEGEN-{count:05}__v1_T_"
+        f"{chance.randrange(200101, 261231)}_{chance.randrange(240000):06}_{chance.randrange(10000)}"
+        for count in range(number)
+    ]
+    waiting = {
+        name: admission.Waiter(
+            asked=SlotRequest(
+                request=name,
+                round=chance.randrange(9),
+                priority=chance.randrange(200_000),
+                said=chance.randrange(40),
+                created_at=NOW - timedelta(seconds=chance.randrange(10**7)),
+            ),
+            turn=turn,
+        )
+        for turn, name in enumerate(names)
+    }
+    return AdmissionState(hosts={"submit-a": 500}, waiting=waiting, next_turn=number)
+
+
+def as_payload(state: AdmissionState) -> bytes:
+    (payload,) = pydantic_data_converter.payload_converter.to_payloads([state])
+    return payload.data
+
+
+def from_payload(data: bytes) -> AdmissionState:
+    return AdmissionState.model_validate_json(data)
+
+
+def test_a_line_of_ten_thousand_travels_in_one_payload_and_forgets_nobody() -> None:
+    state = admission.lend(crowd(10_000))
+    payload = as_payload(state)
+    assert len(payload) < TEMPORAL_TAKES / 2
+    assert from_payload(payload) == state
+
+
+@pytest.mark.parametrize("number", [0, admission.PACKED_FROM - 1, admission.PACKED_FROM])
+def test_a_short_line_can_be_read_by_people_and_a_long_one_comes_back_the_same(number: int) -> None:
+    state = crowd(number)
+    written = json.loads(as_payload(state))["waiting"]
+    assert isinstance(written, dict if number < admission.PACKED_FROM else str)
+    assert from_payload(as_payload(state)) == state
+
+
+def test_what_was_never_packed_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        AdmissionState.model_validate({"waiting": "bm90IHBhY2tlZA=="})

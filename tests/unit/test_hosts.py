@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wms2.core.hosts import is_missed, is_silent, is_vanished, ready_hosts, why_unused, with_schedds
-from wms2.core.notices import silent_host_happening
+from wms2.core.hosts import (
+    is_cut_off,
+    is_missed,
+    is_silent,
+    is_vanished,
+    ready_hosts,
+    why_unused,
+    with_schedds,
+)
+from wms2.core.notices import cut_off_host_happening, silent_host_happening
 from wms2.models.host import HostSurvey, SubmitHost
 
 NOW = datetime(2027, 1, 31, 12, tzinfo=UTC)
@@ -92,6 +100,28 @@ def test_operators_are_told_of_a_silent_host_once_and_not_of_one_that_they_gave_
     assert told.key == silent_host_happening(silent, 4).key
 
 
+def test_operators_are_told_of_a_schedd_that_left_the_pool_for_long_and_of_its_host_only_while_it_is_there() -> (
+    None
+):
+    away = host(schedd_gone_at=LONG_AGO)
+    assert is_cut_off(away, NOW, SILENCE)
+    others = (
+        host(),
+        host(schedd_gone_at=LATELY),
+        host(schedd_gone_at=LONG_AGO, last_seen_at=LONG_AGO),
+        host(schedd_gone_at=LONG_AGO, disabled=True),
+    )
+    assert not any(is_cut_off(one, NOW, SILENCE) for one in others)
+    assert "does not know since 2027-01-31 11:44 UTC" in cut_off_host_happening(away).words
+
+
+def test_a_host_that_has_no_room_for_one_round_says_so() -> None:
+    assert why_unused(host(max_dagmans=11), NOW, SILENCE) is None
+    assert why_unused(host(max_dagmans=10), NOW, SILENCE) == (
+        "it may run 10 DAGMans, and a round needs 11: raise WMS2_MAX_DAGMANS there"
+    )
+
+
 moments = st.none() | st.integers(-60, 0).map(lambda minutes: NOW + timedelta(minutes=minutes))
 some_hosts = st.builds(
     lambda name, seen, gone, disabled, lost: host(
@@ -114,5 +144,5 @@ def test_whatever_worker_and_collector_say_a_disabled_host_is_not_used_and_a_sil
 
 def test_a_survey_says_in_a_line_what_it_found() -> None:
     assert str(HostSurvey()) == "ready: none"
-    found = HostSurvey(ready=("a", "c"), silent=("b",), removed=("d",))
-    assert str(found) == "ready: a, c; silent: b; vanished: d"
+    found = HostSurvey(ready=("a", "c"), silent=("b",), cut_off=("e",), removed=("d",))
+    assert str(found) == "ready: a, c; silent: b; not in the pool: e; vanished: d"

@@ -16,7 +16,7 @@ priority yes yes       yes    yes           yes      yes    yes     yes  yes    
 restart  -   yes       yes    yes           yes      yes    -       yes  -        yes          -         -      -
 drop     -   -         -      -             -        -      -       yes  -        -            -         -      -
 judge    yes yes       yes    yes           yes      yes    yes     yes  yes      yes          -         -      -
-host_lost -  -         yes    yes           yes      yes    -       yes  -        yes          -         -      -
+host_lost -  -         yes    yes           yes      yes    yes     yes  yes      yes          -         -      -
 """
 HEAD, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
 CELLS = [(row[0], status, cell == "yes") for row in ROWS for status, cell in zip(HEAD, row[1:], strict=True)]

@@ -75,6 +75,7 @@ def test_a_restart_names_the_request_that_goes_on() -> None:
         ("long_held", Reason.LONG_STATUS),
         ("lost_host", Reason.LOST_HOST),
         ("lost_workflow", Reason.LOST_WORKFLOW),
+        ("stuck_workflow", Reason.LOST_WORKFLOW),
         ("rank", Reason.ALERT),
     ],
 )

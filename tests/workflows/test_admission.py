@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from tests.workflows.forgetful import ForgetfulAdmission, nothing_remembered
     from tests.workflows.servers import real_server, skipping_server
     from wms2.activities.admission import signal_admission
-    from wms2.core.admission import AdmissionState
+    from wms2.core.admission import AdmissionState, Waiter
     from wms2.models.audit import Action
     from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
     from wms2.temporal.ids import ADMISSION, request_id
@@ -374,3 +374,33 @@ async def test_admission_continues_as_new_when_its_history_is_long_and_forgets_n
         history = await client.get_workflow_handle(ADMISSION, run_id=first.run_id).fetch_history()
         replayer = Replayer(workflows=[AdmissionWorkflow], data_converter=pydantic_data_converter)
         await replayer.replay_workflow(history)
+
+
+async def test_ten_thousand_in_line_are_carried_into_a_new_history_and_the_first_of_them_is_served() -> None:
+    def waiter(number: int) -> Waiter:
+        name = f"pdmvserv_task_SUS-RunIISummer20UL18wmLHEGEN-{number:05}__v1_T_261118_151515_{number % 977}"
+        return Waiter(asked=asked(name, number % 50), turn=number)
+
+    line = [waiter(number) for number in range(10_000)]
+    state = AdmissionState(waiting={one.asked.request: one for one in line}, next_turn=len(line))
+    async with (
+        await real_server(
+            "--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40"
+        ) as environment,
+        worker(environment.client),
+    ):
+        client = environment.client
+        handle = await client.start_workflow(AdmissionWorkflow.run, state, id=ADMISSION, task_queue=WORKFLOWS)
+        first = line[49].asked.request
+        holder = await start_holder(client, SlotRequest(request=first, round=0, priority=49), minutes=60)
+
+        async def is_new_run() -> bool:
+            await signal_admission(client, "ask", asked("one_more"), nothing_remembered)
+            now = await client.get_workflow_handle(ADMISSION).describe()
+            return now.run_id != handle.first_execution_run_id
+
+        await until(is_new_run)
+        assert len((await admission_state(client)).waiting) == 10_001
+        await know_hosts(client, {"submit-a": 11})
+        await until(lambda: has_slot(holder))
+        assert list((await admission_state(client)).leases) == [first]

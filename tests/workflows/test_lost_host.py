@@ -8,12 +8,15 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from tests.workflows.life import HOST, Life
 from tests.workflows.test_remedies import release
+from tests.workflows.test_verdicts import judge
 from wms2.models.actions import Action
 from wms2.models.messages import HostLostAction
 from wms2.models.next_round import Need
 from wms2.models.progress import DagOutcome
 from wms2.models.request import RequestStatus
 from wms2.temporal.queues import WORKFLOWS, host_queue
+
+SOON = timedelta(seconds=4)
 
 
 def lost(host: str = HOST) -> HostLostAction:
@@ -95,6 +98,46 @@ async def test_a_held_request_whose_plan_nobody_heard_of_takes_the_word_that_its
     life.world.broken.clear()
     await life.ask(release())
     assert (await life.end()).status is RequestStatus.COMPLETED
+
+
+@pytest.mark.parametrize("word", [Action.STOP, Action.ABORT])
+async def test_a_request_that_is_stopping_on_a_lost_host_is_held_at_once_and_not_after_hours(
+    real_life: Life, word: Action
+) -> None:
+    life = real_life
+    await running(life)
+    life.world.stuck["stop_dag"] = timedelta(hours=1)
+    await life.say(word)
+    await life.until(RequestStatus.STOPPING)
+    await life.until_done("stop_dag")
+    await life.ask(lost())
+    await life.until(RequestStatus.HELD)
+    assert (await life.state()).held_reason.endswith("its disk is broken")
+    life.world.hang_in_follow = False
+    await life.ask(release())
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert life.world.closed_by == [WORKFLOWS, host_queue(HOST)]
+    assert life.world.attempts == ["0:1", "1:1"]
+
+
+async def test_a_request_that_cannot_be_rescued_on_a_lost_host_takes_the_word_when_it_is_held(
+    real_life: Life,
+) -> None:
+    life = real_life
+    await running(life)
+    life.world.ends, life.world.broken = [DagOutcome.PARTIAL], {"apply_rules"}
+    life.world.stuck["apply_rules"] = SOON
+    await life.ask(judge())
+    life.world.hang_in_follow = False
+    await life.until(RequestStatus.PARTIAL)
+    await life.ask(lost())
+    life.world.stuck.clear()
+    await life.until(RequestStatus.HELD)
+    await life.until_told("its disk is broken")
+    life.world.broken.clear()
+    await life.ask(release())
+    assert (await life.end()).status is RequestStatus.COMPLETED
+    assert life.world.closed_by == [WORKFLOWS, host_queue(HOST)]
 
 
 @pytest.mark.parametrize("action", [Action.ABORT, Action.FAIL, Action.RESTART])

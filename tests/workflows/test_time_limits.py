@@ -252,6 +252,18 @@ async def test_a_new_history_does_not_start_the_time_limit_anew(life: Life) -> N
     await life.until_alerted("long_queued")
 
 
+async def test_whoever_waits_for_a_slot_on_the_host_of_its_round_says_so(real_life: Life) -> None:
+    life = real_life
+    life.world.rounds, life.world.hang_in_follow = [Need.ROUND], True
+    life.world.limits = {RequestStatus.QUEUED: SOON}
+    await life.begin()
+    await life.until(RequestStatus.ACTIVE)
+    life.world.lend_slots = False
+    await life.say(Action.STOP)
+    await life.until_alert("long_queued")
+    assert life.world.told_people[0].endswith(f"and waits for a slot on {HOST}, where its round is planned")
+
+
 async def test_a_dag_that_nobody_follows_is_reported_again_and_again_and_followed_later(
     real_env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

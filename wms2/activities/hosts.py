@@ -42,6 +42,8 @@ class HostActivities(DatabaseActivities):
         found = await self.record(hosts.survey_hosts, await self._schedds(), self._silence)
         for host in found.silent:
             sound("lost_host", host, "its worker is silent, and it gets no new work")
+        for host in found.cut_off:
+            sound("lost_host", host, "the collector does not know its schedd, and it gets no new work")
         for host in found.removed:
             log.warning("submit host %s has vanished: neither its worker nor its schedd is there", host)
         await self.tell_admission()

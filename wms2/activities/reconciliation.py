@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -16,6 +17,8 @@ from wms2.activities.alerts import sound
 from wms2.activities.callbacks import Callbacks
 from wms2.activities.database import DatabaseActivities
 from wms2.activities.lending import Lending
+from wms2.activities.stuck import Stuck
+from wms2.core.time_limits import TIME_LIMITS
 from wms2.db.admission import remembered_admission
 from wms2.db.bans import expire_bans
 from wms2.db.notices import queue_alert
@@ -33,9 +36,12 @@ SUBMITTING = timedelta(minutes=1)
 
 
 class ReconciliationActivities(DatabaseActivities):
-    def __init__(self, engine: Engine, client: Client) -> None:
+    def __init__(
+        self, engine: Engine, client: Client, limits: Mapping[RequestStatus, timedelta] = TIME_LIMITS
+    ) -> None:
         super().__init__(engine)
         self._client = client
+        self._limits = limits
 
     @activity.defn
     async def reconcile_requests(self) -> Reconciled:
@@ -43,6 +49,7 @@ class ReconciliationActivities(DatabaseActivities):
 
         Of what those had of admission others wait for, so it is told at once. Requests that wait for a word of another
         workflow which was said already hear it again, and admission hears of slots that it does not know of.
+        Of workflows that cannot go on people are told.
         """
         living = await living_requests(self._client)
         started, lost = [], []
@@ -61,7 +68,8 @@ class ReconciliationActivities(DatabaseActivities):
                 await self._report(name, f"is {record.status}, and its workflow is gone")
         if lost:
             await signal_admission(self._client, "forget", lost, partial(self.record, remembered_admission))
-        await Lending(self._engine, self._client).remind(living)
+        await Lending(self._engine, self._client).settle(living)
+        await Stuck(self._engine, self._client, self._limits).report()
         return Reconciled(living=len(living), started=tuple(started), lost=tuple(lost))
 
     @activity.defn

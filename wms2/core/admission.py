@@ -6,10 +6,18 @@ The state is never changed in place: every function takes one and returns the ne
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_serializer,
+    field_validator,
+)
 
+from wms2.core.packing import pack, unpack
 from wms2.models.admission import AdmissionSeen, HostRoom
 from wms2.models.messages import AdmissionOrder, HostList, Slot, SlotRequest
 from wms2.models.plan import CONCURRENT_WORK_UNITS
@@ -19,6 +27,8 @@ REMEMBERED_ACTIONS = 50
 MOST_IDLE_JOBS = 100
 """What a DAGMan may keep idle at most, however large the budget: a work unit seldom has more jobs, and what is not
 shared out is there when the limit is raised."""
+PACKED_FROM = 1_000
+"""So many requests travel in packed form: Temporal takes no more than 2 MB, and a place in line can need 700 bytes."""
 
 T = TypeVar("T")
 
@@ -65,6 +75,15 @@ class AdmissionState(BaseModel):
     """When requests that are gone are looked for next."""
     handled_actions: tuple[str, ...] = ()
     """Ids of the latest actions: a repeated one has no second effect."""
+
+    @field_serializer("waiting", "leases", mode="wrap", when_used="json")
+    def _pack_many(self, entries: dict[str, Any], plain: SerializerFunctionWrapHandler) -> Any:
+        return plain(entries) if len(entries) < PACKED_FROM else pack(plain(entries))
+
+    @field_validator("waiting", "leases", mode="before")
+    @classmethod
+    def _unpack_many(cls, entries: Any) -> Any:
+        return unpack(entries) if isinstance(entries, str) else entries
 
     @property
     def slot_cost(self) -> int:

@@ -10,6 +10,10 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from wms2.models.host import SubmitHost
+from wms2.models.plan import CONCURRENT_WORK_UNITS
+
+LEAST_DAGMANS = 1 + CONCURRENT_WORK_UNITS
+"""What one round needs."""
 
 
 def is_silent(host: SubmitHost, now: datetime, silence: timedelta) -> bool:
@@ -29,6 +33,8 @@ def why_unused(host: SubmitHost, now: datetime, silence: timedelta) -> str | Non
         return (
             f"the collector does not know its schedd {host.schedd_name} since {_minute(host.schedd_gone_at)}"
         )
+    if host.max_dagmans < LEAST_DAGMANS:
+        return f"it may run {host.max_dagmans} DAGMans, and a round needs {LEAST_DAGMANS}: raise WMS2_MAX_DAGMANS there"
     return None
 
 
@@ -52,6 +58,16 @@ def is_missed(host: SubmitHost, now: datetime, silence: timedelta) -> bool:
     """Whether operators are to be told that a host is silent: once, and not of one that they gave up themselves."""
     expected = not host.disabled and (host.lost_at is None or host.last_seen_at > host.lost_at)
     return expected and host.silence_told_at is None and is_silent(host, now, silence)
+
+
+def is_cut_off(host: SubmitHost, now: datetime, silence: timedelta) -> bool:
+    """Whether operators are to be told that the pool takes no jobs from a host whose worker is there."""
+    gone_at = host.schedd_gone_at
+    return (
+        not (host.disabled or is_silent(host, now, silence))
+        and gone_at is not None
+        and now - gone_at > silence
+    )
 
 
 def _minute(at: datetime) -> str:

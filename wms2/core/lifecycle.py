@@ -29,7 +29,7 @@ FITS: dict[Action, frozenset[RequestStatus]] = {
     Action.SIZE: _NOT_FINAL,
     Action.PRIORITY: _NOT_FINAL,
     Action.JUDGE: _NOT_FINAL,
-    Action.HOST_LOST: frozenset({HELD} | _BEFORE_A_DAG - {SUBMITTED} | _WITH_A_DAG),
+    Action.HOST_LOST: frozenset({PARTIAL, HELD, STOPPING} | _BEFORE_A_DAG - {SUBMITTED} | _WITH_A_DAG),
 }
 
 

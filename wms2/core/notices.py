@@ -53,9 +53,12 @@ WHAT_TO_DO: Mapping[Reason, Mapping[Audience, str]] = {
     Reason.LONG_STATUS: {OPERATORS: "`wms2 request why {about}` tells how it came there."},
     Reason.LOST_HOST: {
         OPERATORS: "Start what is missing on that host: its schedd, or `wms2 worker run`; `wms2 host lost` is for one "
-        "that does not come back."
+        "that does not come back. `wms2 host list` shows all of them."
     },
-    Reason.LOST_WORKFLOW: {OPERATORS: "Its workflow must be reset in Temporal before it can go on."},
+    Reason.LOST_WORKFLOW: {
+        OPERATORS: "Look at its workflow in Temporal. One that is gone must be reset there before it can go on; one "
+        "that is stuck goes on by itself once a release that mends it is installed."
+    },
     Reason.ALERT: {OPERATORS: "`wms2 request show {about}` shows where it stands."},
     Reason.BAN: {
         OPERATORS: f"{_BANS} `wms2 site unban {{about}}` lifts those of this site.",
@@ -95,6 +98,7 @@ _ALERTS = {
     "lost_host": Reason.LOST_HOST,
     "schedd_unreachable": Reason.LOST_HOST,
     "lost_workflow": Reason.LOST_WORKFLOW,
+    "stuck_workflow": Reason.LOST_WORKFLOW,
 }
 
 
@@ -138,6 +142,17 @@ def alert_record(alert: Alert, day: str) -> Action:
         request_name=alert.request,
         reason=words,
         detail={"kind": alert.kind},
+    )
+
+
+def host_record(what: Happening) -> Action:
+    """An alert about a submit host, for the audit trail: the same one is recorded once."""
+    return Action(
+        action_id=f"alert-{uuid5(_DIGESTS, what.key)}",
+        actor=WATCHER,
+        action=ALERTED,
+        reason=plain_line(what.words, LONGEST_WORDS),
+        detail={"kind": "lost_host", "host": what.about},
     )
 
 
@@ -186,6 +201,28 @@ def silent_host_happening(host: SubmitHost, requests: int) -> Happening:
         about=host.name,
         words=f"is silent since {_minute(host.last_seen_at)} and gets no new work; "
         f"{requests} requests have a round open there",
+    )
+
+
+def cut_off_host_happening(host: SubmitHost) -> Happening:
+    """A submit host whose schedd the collector does not know is told of once, until it knows it again."""
+    since = host.schedd_gone_at or host.last_seen_at
+    return Happening(
+        key=f"cut_off_host:{host.name}:{since.astimezone(UTC).isoformat()}",
+        reason=Reason.LOST_HOST,
+        about=host.name,
+        words=f"has a schedd that the collector does not know since {_minute(since)}: it gets no new work, and jobs of "
+        "its open rounds may find no machine",
+    )
+
+
+def stuck_happening(workflow_id: str, words: str, now: datetime) -> Happening:
+    """A workflow that serves all requests and cannot go on is told of once a day."""
+    return Happening(
+        key=f"stuck:{workflow_id}:{now.astimezone(UTC):%Y-%m-%d}",
+        reason=Reason.LOST_WORKFLOW,
+        about=workflow_id,
+        words=f"is stuck: {words}",
     )
 
 

@@ -43,6 +43,12 @@ LAST_WORD = timedelta(minutes=10)
 """How long a follower has to tell of a DAG that was seen to be gone."""
 
 
+GRACE = timedelta(minutes=30)
+"""How far off a request's own alarm may be: its clock is not the record's, and it may first look for the DAG."""
+RECORDED_ANEW = timedelta(days=1)
+"""Alerts with the same words are recorded once in this time."""
+
+
 class Handling(StrEnum):
     """What is done about a status that has lasted too long."""
 
@@ -94,13 +100,37 @@ class Step:
     hold: bool = False
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How long a request has its status, as the record knows it."""
+
+    request_name: str
+    status: RequestStatus
+    since: datetime
+    alerted_at: datetime | None = None
+    """When an alert about it was last recorded."""
+
+
+def is_unattended(standing: Standing, limit: timedelta, now: datetime) -> bool:
+    """Whether a status has passed its limit and nobody has said so, or not for long: its own watch does not work."""
+    end = standing.since + limit
+    told_since = max(end - GRACE, now - limit - RECORDED_ANEW - GRACE)
+    is_told = standing.alerted_at is not None and standing.alerted_at >= told_since
+    return now > end + GRACE and not is_told
+
+
+def unattended_step(standing: Standing) -> Step:
+    lasted = _lasted(standing.status, standing.since)
+    return Step(f"long_{standing.status}", f"{lasted}, and its workflow has not said that this is too long")
+
+
 def needs_a_look(status: RequestStatus) -> bool:
     return HANDLING[status] is Handling.LOOK
 
 
 def step_for(overrun: Overrun) -> Step:
     """The decision on a status that has passed its limit."""
-    lasted = f"has been {overrun.status} since {overrun.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    lasted = _lasted(overrun.status, overrun.since)
     match HANDLING[overrun.status]:
         case Handling.HOLD:
             return Step(f"long_{overrun.status}", f"{lasted}, which should not take so long", hold=True)
@@ -110,6 +140,10 @@ def step_for(overrun: Overrun) -> Step:
             return Step("slow_outputs", f"{lasted} and waits for {overrun.waits_for}")
     waiting = f" and waits for {overrun.waits_for}" if overrun.waits_for else ""
     return Step(f"long_{overrun.status}", f"{lasted}{waiting}")
+
+
+def _lasted(status: RequestStatus, since: datetime) -> str:
+    return f"has been {status} since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _seen(overrun: Overrun, sighting: Sighting, lasted: str) -> Step:

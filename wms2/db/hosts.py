@@ -12,8 +12,8 @@ from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from wms2.core.hosts import is_missed, is_vanished, ready_hosts, why_unused, with_schedds
-from wms2.core.notices import silent_host_happening
+from wms2.core.hosts import is_cut_off, is_missed, is_vanished, ready_hosts, why_unused, with_schedds
+from wms2.core.notices import cut_off_host_happening, host_record, silent_host_happening
 from wms2.db.audit import record_action
 from wms2.db.ledger import requests_on_host
 from wms2.db.notices import queue
@@ -21,6 +21,7 @@ from wms2.db.tables import HostWordRow, SubmitHostRow
 from wms2.models.audit import Action
 from wms2.models.host import HostReport, HostSurvey, SubmitHost
 from wms2.models.messages import HostList
+from wms2.models.notice import Happening
 
 _WORD = ("disabled", "lost_at", "said_by", "said_because", "said_at")
 
@@ -48,7 +49,8 @@ def announce_host(session: Session, report: HostReport, silence: timedelta) -> b
 def survey_hosts(session: Session, schedds: Collection[str] | None, silence: timedelta) -> HostSurvey:
     """Hold the known hosts against the schedds that the collector knows; None while it does not answer.
 
-    What it said before then holds. Hosts that nobody knows any more are removed, and operators are told of silent ones.
+    What it said before then holds. Hosts that nobody knows any more are removed, and operators are told of those that
+    are silent, or whose schedd is not in the pool.
     """
     now, known = database_time(session), list_hosts(session)
     if schedds is not None:
@@ -60,11 +62,17 @@ def survey_hosts(session: Session, schedds: Collection[str] | None, silence: tim
     for host in missed:
         queue(session, silent_host_happening(host, rounds[host.name]))
         _update(session, host.name, silence_told_at=now)
+    cut_off = [
+        host
+        for host in known
+        if is_cut_off(host, now, silence) and _is_news(session, cut_off_host_happening(host))
+    ]
     removed = [host.name for host in known if is_vanished(host, rounds[host.name], now, silence)]
     session.execute(delete(SubmitHostRow).where(SubmitHostRow.name.in_(removed)))
     return HostSurvey(
         ready=tuple(sorted(ready_hosts(known, now, silence))),
         silent=tuple(host.name for host in missed),
+        cut_off=tuple(host.name for host in cut_off),
         removed=tuple(removed),
     )
 
@@ -108,6 +116,12 @@ def list_vanished(session: Session) -> list[str]:
 def database_time(session: Session) -> datetime:
     """By which hosts are judged: the clocks of other machines may differ from it."""
     return session.scalars(select(func.now())).one()
+
+
+def _is_news(session: Session, what: Happening) -> bool:
+    """Whether operators are told of it only now."""
+    queue(session, what)
+    return record_action(session, host_record(what))
 
 
 def _say(session: Session, name: str, by: Action, word: dict[str, object]) -> None:

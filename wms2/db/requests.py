@@ -1,16 +1,18 @@
 """Requests in the database: inserting, finding, and the record of their statuses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, cast, false, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, cast, false, func, or_, select, update
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 from sqlalchemy.orm import Session
 
-from wms2.core.notices import status_happening
+from wms2.core.notices import ALERTED, status_happening
 from wms2.core.plain import UNPRINTABLE
+from wms2.core.time_limits import GRACE, Standing, is_unattended
+from wms2.db.audit import newest_entry
 from wms2.db.notices import queue
 from wms2.db.session import RecordConflict
 from wms2.db.tables import RequestRow, WorkflowRow
@@ -198,11 +200,27 @@ def unended_requests(session: Session, recorded_before: datetime) -> list[str]:
 
 
 def queued_requests(session: Session, since: datetime) -> list[str]:
-    """Requests that have been waiting for a slot since then or longer, the oldest first."""
+    """Requests that have been waiting for a slot since then or longer, in the order of their turn."""
     query = select(RequestRow.request_name).where(
         RequestRow.status == RequestStatus.QUEUED, status_since() < since
     )
-    return list(session.scalars(query.order_by(RequestRow.request_no)))
+    return list(session.scalars(query.order_by(RequestRow.priority.desc(), RequestRow.request_no)))
+
+
+def unattended_requests(session: Session, limits: Mapping[RequestStatus, timedelta]) -> list[Standing]:
+    """Requests whose status has passed its limit without anybody saying so, the oldest first."""
+    now, since = session.scalars(select(func.now())).one(), status_since()
+    passed = [
+        and_(RequestRow.status == status, since < now - limit - GRACE) for status, limit in limits.items()
+    ]
+    query = select(RequestRow.request_name, RequestRow.status, since).where(or_(false(), *passed))
+    found = []
+    for name, status, at in session.execute(query.order_by(RequestRow.request_no)).all():
+        alert = newest_entry(session, name, ALERTED)
+        standing = Standing(name, RequestStatus(status), at, alert.at if alert else None)
+        if is_unattended(standing, limits[standing.status], now):
+            found.append(standing)
+    return found
 
 
 def record_status(

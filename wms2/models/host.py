@@ -64,10 +64,13 @@ class HostSurvey(Model):
     ready: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     """Newly so."""
+    cut_off: tuple[str, ...] = ()
+    """Newly so: their workers are there, and the collector has long not known their schedds."""
     removed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         words = [f"ready: {', '.join(self.ready) or 'none'}"]
         words += [f"silent: {', '.join(self.silent)}"] if self.silent else []
+        words += [f"not in the pool: {', '.join(self.cut_off)}"] if self.cut_off else []
         words += [f"vanished: {', '.join(self.removed)}"] if self.removed else []
         return "; ".join(words)

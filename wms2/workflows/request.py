@@ -480,11 +480,11 @@ class RequestWorkflow(Sizer, Ranker, Judge, Reader, Remedies, Prefetcher, Watch)
 
     async def remove_the_dag(self, dag: SubmittedDag, reason: str) -> DagObservation | None:
         """What was left of it; an error when it is still there after all the time that stopping may take."""
-        seen: DagObservation | None = await self.call(
-            "stop_dag", dag, reason, result=DagObservation | None, queue=host_queue(self.round.host),
-            preset=on_the_host(self.limit(RequestStatus.STOPPING)), summary=f"Stop round {self.round.number}",
+        return await self.unless_host_is_lost(
+            self.call("stop_dag", dag, reason, result=DagObservation | None, queue=host_queue(self.round.host),
+                      preset=on_the_host(self.limit(RequestStatus.STOPPING)),
+                      summary=f"Stop round {self.round.number}")
         )  # fmt: skip
-        return seen
 
     async def end(self, asked: OperatorAction) -> None:
         """Nothing more is produced, and no call for the outputs is in flight any more. Then a person's last word."""

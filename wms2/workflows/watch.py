@@ -143,6 +143,8 @@ class Watch(Publisher):
             return state.waits_for
         if state.status is RequestStatus.QUEUED and state.prefetch and not state.input_is_there:
             return f"its input: {state.input_progress or 'not looked at yet'}"
+        if state.status is RequestStatus.QUEUED and state.open_round and not state.slot_host:
+            return f"a slot on {state.open_round.host}, where its round is planned"
         if state.status is RequestStatus.ACTIVE and state.open_round is None:
             return ", ".join(sorted(set(state.datasets) - set(state.announced))) + " to be announced"
         return ""
