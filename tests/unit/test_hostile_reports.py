@@ -1,4 +1,4 @@
-"""Reports come from worker nodes: whatever they say, what POST calls produced is credited and measured, or not produced."""
+"""Reports come from worker nodes: whatever they say, what POST calls produced is credited and measured."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,8 @@ from wms2.models.plan import PilotPlan
 
 NODE = "proc_000000"
 HOSTILE: list[Any] = [
-    None, True, -1, 0.5, 10**19, -1e299, float("nan"), "", "\ud800", "$(touch hacked)\0\nqueue 5", [], {"\ud800": "\ud800"},
+    None, True, -1, 0.5, 10**19, -1e299, float("nan"), "", "\ud800", "$(touch hacked)\0\nqueue 5", [],
+    {"\ud800": "\ud800"},
 ]  # fmt: skip
 
 
