@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from post_script.files import clean, read_json
+from post_script.files import clean, cleaned, read_json
 from post_script.joblog import read_attempt, wall_seconds
 from post_script.names import (
     MANIFEST,
@@ -187,7 +187,7 @@ class Attempt:
         pilot = report.get("pilot")
         return {
             **{key: self._entries(key) for key in ("outputs", "steps", "inputs")},
-            "pilot": pilot if isinstance(pilot, dict) else None,
+            "pilot": cleaned(pilot, LONGEST_NAME) if isinstance(pilot, dict) else None,
             "site": report.get("site"),
         }
 

@@ -138,6 +138,15 @@ def tail(path: str, lines: int, longest: int = 65536) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
+def cleaned(value: Any, longest: int) -> Any:
+    """The same with each text in it clean."""
+    if isinstance(value, dict):
+        return {clean(name, longest): cleaned(content, longest) for name, content in value.items()}
+    if isinstance(value, list):
+        return [cleaned(content, longest) for content in value]
+    return clean(value, longest) if isinstance(value, str) else value
+
+
 def clean(text: Any, longest: int) -> str:
     """A text from outside, so that every reader of a record can take it: no NULs, no broken characters, not endless."""
     if not isinstance(text, str):

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _FILE_KEYS = ("dataset", "lfn", "size_bytes", "events", "adler32", "lumis", "parents")
 _ATTEMPT_NAME = re.compile(r"(proc_\d+|merge)\.(\d+)\.(report|post)\.json")
-_LONGEST_REASON = 1000
+_LONGEST_REASON, _LONGEST_NAME = 1000, 1000
+_LARGEST_NUMBER = 2**63 - 1
 LFN = re.compile(r"/store(?:/[A-Za-z0-9_+=][A-Za-z0-9_.+=-]*)+")
 
 
@@ -145,8 +146,9 @@ def _malformed(report: dict[str, Any], manifest: dict[str, Any]) -> str | None:
             and re.fullmatch(re.escape(base) + r"/[A-Za-z0-9_][A-Za-z0-9_.-]*\.root", file["lfn"])
             and re.fullmatch(r"[0-9a-f]{8}", file["adler32"])
             and len(file["lfn"]) <= LFN_LENGTH
-            and file["size_bytes"] > 0
-            and file["events"] >= 0
+            and _is_count(file["size_bytes"], 1)
+            and _is_count(file["events"])
+            and all(isinstance(file[key], list) for key in ("lumis", "parents"))
             and all(_is_lumi(lumi) for lumi in file["lumis"])
             and all(len(lfn) <= LFN_LENGTH and LFN.fullmatch(lfn) for lfn in file["parents"])
         )
@@ -156,12 +158,15 @@ def _malformed(report: dict[str, Any], manifest: dict[str, Any]) -> str | None:
 
 
 def _is_lumi(lumi: dict[str, Any]) -> bool:
-    numbers = 0 < lumi["run"] < 2**32 and 0 < lumi["lumi"] < 2**32
     return (
-        numbers
-        and (lumi.get("events") is None or lumi["events"] >= 0)
+        all(_is_count(lumi[key], 1, 2**32 - 1) for key in ("run", "lumi"))
+        and (lumi.get("events") is None or _is_count(lumi["events"]))
         and set(lumi) <= {"run", "lumi", "events"}
     )
+
+
+def _is_count(value: Any, least: int = 0, most: int = _LARGEST_NUMBER) -> bool:
+    return type(value) is int and least <= value <= most
 
 
 def _disagreement(inputs: list[dict[str, Any]], report: dict[str, Any]) -> str | None:
@@ -180,6 +185,7 @@ def _disagreement(inputs: list[dict[str, Any]], report: dict[str, Any]) -> str |
 def _output(
     manifest: dict[str, Any], accepted: dict[str, dict[str, Any]], report: dict[str, Any]
 ) -> dict[str, Any]:
+    pilot = bool(manifest.get("pilot"))
     return {
         "version": 1,
         "request": manifest["request"],
@@ -188,20 +194,25 @@ def _output(
         "site": report["site"],
         "cluster": report["cluster"],
         "files": [{key: file[key] for key in _FILE_KEYS} for file in report["outputs"]],
-        "nodes": {node: _node_summary(manifest["nodes"][node], post) for node, post in accepted.items()},
+        "nodes": {
+            node: _node_summary(manifest["nodes"][node], post, pilot) for node, post in accepted.items()
+        },
         "metrics": _metrics([post["produced"] for post in accepted.values()]),
     }
 
 
-def _node_summary(plan: dict[str, Any], post: dict[str, Any]) -> dict[str, Any]:
-    measured = post["produced"]["pilot"] or {}
-    read = post["produced"]["inputs"] or []
+def _node_summary(plan: dict[str, Any], post: dict[str, Any], pilot: bool) -> dict[str, Any]:
+    """What a job says of itself counts as far as it can be true: only a pilot may end early, and within its range."""
+    measured = (post["produced"]["pilot"] or {}) if pilot else {}
+    read = _counts(post["produced"]["inputs"] or [], "events_read")
+    last = measured.get("last_event")
+    ended = plan["first_event"] is not None and _is_count(last, plan["first_event"], plan["last_event"])
     return {
         "cluster": post["cluster"],
         "events": plan["events"],
-        "events_read": sum(_numbers(read, "events_read")) if plan["files"] else None,
+        "events_read": min(sum(read), _LARGEST_NUMBER) if plan["files"] else None,
         "first_event": plan["first_event"],
-        "last_event": measured.get("last_event", plan["last_event"]),
+        "last_event": last if ended else plan["last_event"],
         "files": [file["lfn"] for file in plan["files"]],
         "files_read": _files_read(plan, post["produced"]) if plan["files"] else None,
         "pilot": measured or None,
@@ -217,7 +228,7 @@ def _files_read(plan: dict[str, Any], produced: dict[str, Any]) -> dict[str, int
         str(entry.get("lfn")): entry.get("events_read") for entry in produced["inputs"] or []
     }
     read: dict[str, Any] = {file["lfn"]: named.get(file["lfn"]) for file in plan["files"]}
-    if not all(type(events) is int and events >= 0 for events in read.values()):
+    if not all(_is_count(events) for events in read.values()):
         return None
     in_all = sum(_numbers((produced["steps"] or [])[:1], "events_read"))
     return read if sum(read.values()) == in_all else None
@@ -228,7 +239,7 @@ def _metrics(reports: list[dict[str, Any]]) -> dict[str, Any]:
     steps: dict[str, list[dict[str, Any]]] = {}
     for report in reports:
         for step in report["steps"] or []:
-            steps.setdefault(str(step.get("name")), []).append(step)
+            steps.setdefault(clean(str(step.get("name")), _LONGEST_NAME), []).append(step)
     return {name: {"jobs": len(found), **_spread(found)} for name, found in steps.items()}
 
 
@@ -244,6 +255,10 @@ def _numbers(entries: list[dict[str, Any]], key: str) -> list[int | float]:
     """What no number is counts as 0: a measurement that a job got wrong is no reason to lose its output."""
     values = (entry.get(key) for entry in entries)
     return [value if isinstance(value, (int, float)) else 0 for value in values]
+
+
+def _counts(entries: list[dict[str, Any]], key: str) -> list[int]:
+    return [entry[key] for entry in entries if _is_count(entry.get(key))]
 
 
 def record_removals(report: dict[str, Any] | None) -> None:

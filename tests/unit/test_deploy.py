@@ -5,6 +5,10 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -265,6 +269,32 @@ async def answer(running: uvicorn.Server, peer: str, headers: dict[str, str]) ->
         httpx.AsyncClient(transport=transport, base_url="http://wms2") as client,
     ):
         return (await client.get("/api/v1/nowhere", headers=headers)).status_code
+
+
+@pytest.mark.parametrize("name", ["wms2-api", "wms2-worker"])
+@pytest.mark.parametrize("status", [200, 503, None])
+def test_a_container_is_healthy_when_what_runs_in_it_answers(name: str, status: int | None) -> None:
+    service = COMPOSE["services"][name]
+    kind, _, *words = service["healthcheck"]["test"]
+    *script, port, path = words
+    assert kind == "CMD"
+    assert f"127.0.0.1:{port}:{port}" in service["ports"]
+    assert path in ("/api/v1/health", "/metrics")
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response((status or 500) if self.path == path else 404)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        if status is None:
+            server.shutdown()
+            server.server_close()
+        asked = [sys.executable, *script, str(server.server_port), path]
+        done = subprocess.run(asked, env={"http_proxy": "http://127.0.0.1:9"}, check=False, timeout=30)
+        server.shutdown()
+    assert (done.returncode == 0) == (status == 200)
 
 
 def test_no_container_is_a_submit_host_as_dagman_runs_its_scripts_there() -> None:

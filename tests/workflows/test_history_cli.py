@@ -12,6 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner
 
 from tests.patience import PATIENCE_SEC
+from tests.replay.record import HISTORIES
 from tests.workflows.life import Life, living
 from wms2.cli.main import app
 from wms2.errors import UserError
@@ -119,8 +120,33 @@ async def test_a_history_that_this_version_would_not_have_made_is_told_in_a_sent
     assert "2 histories replayed, 1 of them do not fit this version." in done.output
 
 
-async def test_what_is_no_history_is_refused_in_a_sentence(tmp_path: Path) -> None:
+NO_HISTORIES = [
+    "{]",
+    "[]",
+    "{}",
+    '{"events": 3}',
+    '{"events": []}',
+    '{"events": [{"eventId": "x"}]}',
+    '{"events": [{"news": 1}]}',
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("text", NO_HISTORIES)
+async def test_what_is_no_history_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
     broken = tmp_path / "broken.json"
-    broken.write_text("{]")
-    for words in (("replay", broken), ("replay", tmp_path / "none.json"), ("replay",)):
+    broken.write_text(text)
+    assert "holds no history of a workflow" in str((await say("replay", broken)).exception)
+    for words in (("replay", tmp_path / "none.json"), ("replay",)):
         assert isinstance((await say(*words)).exception, UserError)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kept", [slice(0, 1), slice(1, None), slice(0, None, 2), slice(None, None, -1)])
+async def test_a_history_of_which_parts_are_missing_is_refused_in_a_sentence(
+    tmp_path: Path, kept: slice
+) -> None:
+    whole = json.loads(next(HISTORIES.glob("*.RequestWorkflow.1.json")).read_text())
+    torn = tmp_path / "torn.json"
+    torn.write_text(json.dumps({"events": whole["events"][kept]}))
+    assert "holds no history of a workflow" in str((await say("replay", torn)).exception)

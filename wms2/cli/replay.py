@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 from temporalio.client import WorkflowHistory
+from temporalio.service import RPCError
 
 from wms2.cli.screen import messages, print_json, say
 from wms2.config import Settings, load_settings
@@ -86,5 +87,8 @@ def sentence(failure: Exception) -> str:
 
 
 async def _of_temporal(settings: Settings) -> AsyncIterator[WorkflowHistory]:
-    async for found in open_histories(await connect(settings)):
-        yield found
+    try:
+        async for found in open_histories(await connect(settings)):
+            yield found
+    except RPCError as error:
+        raise UserError(f"Temporal refused to tell of what is open: {error.message}") from error

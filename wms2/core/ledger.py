@@ -70,7 +70,7 @@ def _files_read(output: MergeOutput) -> dict[str, int]:
 def processed_events(node: ProcessedNode) -> int:
     """A pilot may stop before its last planned event; a file may hold other numbers than its catalogue says."""
     if node.pilot and node.first_event is not None and node.last_event is not None:
-        return node.last_event - node.first_event + 1
+        return max(0, min(node.events, node.last_event - node.first_event + 1))
     return node.events if node.events_read is None else min(node.events, node.events_read)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+
+from pydantic import ValidationError
 
 from wms2.core.ledger import processed_events
 from wms2.core.sizing import job_sec, memory_mb
-from wms2.models.merge_output import MergeOutput
+from wms2.models.merge_output import MergeOutput, PilotReport, PilotStep
 from wms2.models.plan import Sizing
 from wms2.models.sizing import Comparison, MeasuredRound, MeasuredSizing
 from wms2.models.workflow import PilotMetrics, Round, RoundKind, StepProfile
@@ -19,7 +22,7 @@ LEAST = 1e-6
 
 
 def measured_round(outputs: Sequence[MergeOutput], startup_sec: float) -> MeasuredRound | None:
-    """The figures of a round; None where nothing ran that could be measured.
+    """The figures of a round; None where nothing ran that could be measured, or jobs say what cannot be.
 
     A pilot tells its start-up from its events by running several lengths. Jobs of one length cannot: what is
     known of their start-up before is taken off.
@@ -33,16 +36,19 @@ def measured_round(outputs: Sequence[MergeOutput], startup_sec: float) -> Measur
     startup_sec, per_event = _pilots_cost(outputs) or _cost(seconds, jobs, events, startup_sec)
     sizes = _bytes_by_dataset(outputs)
     written = sum(_total(step, "output_bytes") for step in steps)
-    return MeasuredRound(
-        time_per_event_sec=max(LEAST, per_event),
-        startup_sec=startup_sec,
-        peak_rss_mb=max(1, *(int(step["peak_rss_mb"]["max"]) for step in steps)),
-        size_per_event_kb=max(LEAST, sizes.total() / events / 1000),
-        merged_kb_per_event=max(LEAST, max(sizes.values(), default=0) / events / 1000),
-        written_kb_per_event=max(LEAST, written / events / 1000),
-        jobs=jobs,
-        job_sec=seconds / jobs,
-    )
+    # The outputs count all the same, and the next round is sized as if this one had not been.
+    with suppress(ValidationError):
+        return MeasuredRound(
+            time_per_event_sec=max(LEAST, per_event),
+            startup_sec=startup_sec,
+            peak_rss_mb=max(1, *(int(step["peak_rss_mb"]["max"]) for step in steps)),
+            size_per_event_kb=max(LEAST, sizes.total() / events / 1000),
+            merged_kb_per_event=max(LEAST, max(sizes.values(), default=0) / events / 1000),
+            written_kb_per_event=max(LEAST, written / events / 1000),
+            jobs=jobs,
+            job_sec=seconds / jobs,
+        )
+    return None
 
 
 def _total(step: dict[str, Any], figure: str) -> float:
@@ -60,13 +66,16 @@ def _cost(seconds: float, jobs: int, events: int, startup_sec: float) -> tuple[f
 
 def _pilots_cost(outputs: Sequence[MergeOutput]) -> tuple[float, float] | None:
     report = pilot_report(outputs)
-    return None if report is None else (float(report["startup_sec"]), float(report["time_per_event"]))
+    return None if report is None else (report.startup_sec, report.time_per_event)
 
 
-def pilot_report(outputs: Sequence[MergeOutput]) -> dict[str, Any] | None:
-    """The first one; a pilot has one job that measures."""
-    nodes = (node for output in outputs for node in output.nodes.values())
-    return next((node.pilot for node in nodes if node.pilot is not None), None)
+def pilot_report(outputs: Sequence[MergeOutput]) -> PilotReport | None:
+    """The first one that makes sense; a pilot has one job that measures."""
+    for output in outputs:
+        for node in output.nodes.values():
+            with suppress(ValidationError):
+                return PilotReport.model_validate(node.pilot)
+    return None
 
 
 def _bytes_by_dataset(outputs: Sequence[MergeOutput]) -> Counter[str]:
@@ -78,12 +87,12 @@ def _bytes_by_dataset(outputs: Sequence[MergeOutput]) -> Counter[str]:
 
 
 def pilot_metrics(
-    report: dict[str, Any], round_: MeasuredRound, sizing: MeasuredSizing, cores: int
+    report: PilotReport, round_: MeasuredRound, sizing: MeasuredSizing, cores: int
 ) -> PilotMetrics:
     """The pilot's report for the record, with what follows from it."""
-    wall_sec = sum(step["wall_time_sec"] * step["threads"] for step in report["per_step"])
-    cpu_sec = sum(step["cpu_time_sec"] for step in report["per_step"])
-    events = sum(iteration["events"] for iteration in report["iterations"])
+    wall_sec = sum(step.wall_time_sec * step.threads for step in report.per_step)
+    cpu_sec = sum(step.cpu_time_sec for step in report.per_step)
+    events = sum(iteration.events for iteration in report.iterations)
     job = Sizing(memory_mb=1, **sizing.model_dump(exclude={"peak_rss_mb"}))
     return PilotMetrics(
         time_per_event_sec=round_.time_per_event_sec,
@@ -91,21 +100,21 @@ def pilot_metrics(
         output_size_per_event_kb=round_.size_per_event_kb,
         cpu_efficiency=round(cpu_sec / wall_sec, 3) if wall_sec else 0.0,
         events_processed=events,
-        steps_profiled=tuple(_profile(step) for step in report["per_step"]),
+        steps_profiled=tuple(_profile(step) for step in report.per_step),
         recommended_events_per_job=sizing.events_per_job,
         recommended_memory_mb=memory_mb(sizing.peak_rss_mb, cores),
         recommended_time_per_job_sec=max(1, round(job_sec(job, sizing.events_per_job))),
     )
 
 
-def _profile(step: dict[str, Any]) -> StepProfile:
+def _profile(step: PilotStep) -> StepProfile:
     return StepProfile(
-        step_name=step["step"],
-        time_per_event_sec=max(LEAST, float(step["time_per_event"])),
-        memory_peak_mb=max(1, int(step["memory_mb"])),
-        output_size_per_event_kb=step["output_bytes"] / max(1, step["events"]) / 1000,
-        cpu_efficiency=step["cpu_efficiency"],
-        threads_used=step["threads"],
+        step_name=step.step,
+        time_per_event_sec=max(LEAST, step.time_per_event),
+        memory_peak_mb=max(1, int(step.memory_mb)),
+        output_size_per_event_kb=step.output_bytes / max(1, step.events) / 1000,
+        cpu_efficiency=step.cpu_efficiency,
+        threads_used=step.threads,
     )
 
 

@@ -6,11 +6,44 @@ import hashlib
 from collections import Counter
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from wms2.models.base import Count, Model
+from wms2.models.base import Count, Model, PositiveCount
 from wms2.models.output import ProducedFile
-from wms2.patterns import Lfn, RequestName, SiteName
+from wms2.patterns import Lfn, RequestName, SiteName, Word
+
+Figure = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+
+class Told(Model):
+    """A part of what a job says of itself: more may be in it than is needed here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class PilotIteration(Told):
+    events: Count
+
+
+class PilotStep(Told):
+    step: Word
+    threads: PositiveCount
+    events: Count
+    wall_time_sec: Figure
+    cpu_time_sec: Figure
+    time_per_event: Figure
+    memory_mb: Figure
+    output_bytes: Count
+    cpu_efficiency: Figure
+
+
+class PilotReport(Told):
+    """What a pilot measured. It comes from a worker node, and is believed as far as it makes sense."""
+
+    iterations: tuple[PilotIteration, ...]
+    per_step: tuple[PilotStep, ...]
+    time_per_event: Figure
+    startup_sec: Figure
 
 
 class ProcessedNode(Model):
@@ -25,6 +58,7 @@ class ProcessedNode(Model):
     files_read: dict[Lfn, Count] | None = None
     """Events read of each file; None where the job could not tell, or there are no files."""
     pilot: dict[str, Any] | None = None
+    """As the job wrote it, and so a part of the digest; PilotReport reads it."""
 
 
 class MergeOutput(Model):

@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from google.protobuf.json_format import ParseError
 from pydantic import BaseModel
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecution, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
+from wms2.core.plain import plain_line
 from wms2.errors import UserError
 
 LASTING = ("RequestWorkflow", "OutputDatasetWorkflow", "UndoWorkflow", "AdmissionWorkflow")
@@ -28,9 +31,10 @@ class Exported(BaseModel):
 
 
 async def open_histories(client: Client) -> AsyncIterator[WorkflowHistory]:
-    """The histories of all workflows that have not ended, as far as they have come."""
+    """Of all workflows that have not ended, as far as they have come; one that waits to begin has none."""
     async for found in client.list_workflows(OPEN):
-        if history := await _history(client, found):
+        history = await _history(client, found)
+        if history and _has_begun(history):
             yield history
 
 
@@ -89,11 +93,28 @@ async def _history(client: Client, found: WorkflowExecution) -> WorkflowHistory 
 
 def _read(path: Path) -> WorkflowHistory:
     try:
-        return WorkflowHistory.from_json(str(path), path.read_text(encoding="utf-8"))
+        history = WorkflowHistory.from_json(str(path), path.read_text(encoding="utf-8"))
+        _check_whole(history)
+        return history
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} holds no history of a workflow: {error}") from None
+    except (ValueError, KeyError, TypeError, ParseError) as error:
+        raise UserError(f"{path} holds no history of a workflow: {plain_line(str(error))}") from None
+
+
+def _check_whole(history: WorkflowHistory) -> None:
+    """From its start on, without a gap. The SDK gives no answer at all to anything else, and would be waited for."""
+    events = history.events
+    if not events or not events[0].workflow_execution_started_event_attributes.workflow_type.name:
+        raise ValueError("it does not begin with the start of a workflow")
+    if [event.event_id for event in events] != list(range(1, len(events) + 1)):
+        raise ValueError("its events are not all there, or in another order")
+    if not _has_begun(history):
+        raise ValueError("nothing was done yet")
+
+
+def _has_begun(history: WorkflowHistory) -> bool:
+    return any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED for event in history.events)
 
 
 def _write(path: Path, history: WorkflowHistory) -> None:
