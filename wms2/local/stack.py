@@ -150,10 +150,10 @@ class Stack:
                 self._await(name, just_started=name in started)
             self._describe()
             self._prepare_database()
-            if with_worker or self._has_worker():
+            if with_worker or self.has_worker():
                 self._await(WORKER, just_started=self._launch(WORKER))
 
-    def _has_worker(self) -> bool:
+    def has_worker(self) -> bool:
         return WORKER in self.record.pids
 
     def _make_home(self) -> None:
@@ -316,7 +316,7 @@ class Stack:
 
     def states(self) -> list[PartState]:
         elsewhere = self.configured_elsewhere()
-        asked = [WORKER] if self._has_worker() else []
+        asked = [WORKER] if self.has_worker() else []
         own = [self._own_state(name) for name in (*self.own_parts(), *asked)]
         others = [PartState(name, "configured", None, place, None) for name, place in elsewhere.items()]
         return sorted(own + others, key=lambda state: state.name)
