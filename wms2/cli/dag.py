@@ -138,8 +138,9 @@ def show(
     if recorded or settings.api_url is not None:
         _print_record(waited(door.dag_details(known.intent.dag_id)), as_json)
         return
-    if known.status.is_final and not as_json and _was_followed_by_another(door, known):
+    if known.status.is_final and _was_followed_by_another(door, known):
         say(f"{known.intent.dag_id} ended as [bold]{known.status}[/]; a later attempt followed it.")
+        _print_record(waited(door.dag_details(known.intent.dag_id)), as_json)
         return
     found = submitted(known)
     activities = ByHand(settings).activities
