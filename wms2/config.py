@@ -5,13 +5,14 @@ the state folder, which `wms2 up` writes; so the same command line works on a la
 """
 
 import os
+import re
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, IPvAnyAddress, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from wms2.core.decisions import Policy
 from wms2.errors import UserError
@@ -286,6 +287,12 @@ def configured_settings(home: Path | None = None) -> Settings:
     """What was configured, and nothing that a stack wrote."""
     try:
         settings = Settings() if home is None else Settings(home=home)
+    except SettingsError as error:
+        # Its own sentence names the field and nothing of the value.
+        field = re.search(r'field "(\w+)"', str(error))
+        raise UserError(
+            f"The settings are wrong: WMS2_{field[1].upper() if field else ''} is no JSON."
+        ) from None
     except ValidationError as error:
         mistakes = "; ".join(
             f"WMS2_{str(mistake['loc'][0]).upper()}: {mistake['msg'].removeprefix('Value error, ')}"

@@ -11,6 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from tests.factories import simulation
+from tests.integration.publishing import begin
 from tests.integration.rounds import unique
 from tests.patience import PATIENCE_SEC
 from wms2.activities.callbacks import Callbacks
@@ -88,6 +89,16 @@ async def test_a_request_that_was_recorded_and_never_started_is_started_once(
     assert (await first_state(client, "kept_back")).status is RequestStatus.NEW
     again = await reconcile()
     assert (again.started, again.lost) == ((), ())
+
+
+async def test_a_request_whose_round_a_person_runs_by_hand_is_left_to_that_person(
+    engine: Engine, client: Client
+) -> None:
+    begin(engine, simulation(request_name="by_hand"), 2)
+    with transaction(engine) as session:
+        session.execute(text("UPDATE requests SET created_at = now() - interval '1 hour'"))
+    found = await ReconciliationActivities(engine, client).reconcile_requests()
+    assert (found.started, found.lost) == ((), ())
 
 
 async def test_a_submission_that_is_under_way_is_left_alone(engine: Engine, client: Client) -> None:

@@ -172,7 +172,7 @@ def test_a_dag_is_shown_as_it_is_recorded(wms2: Any, url: str, through: Through,
     through(url, OPERATOR)
     assert wms2("dag", "show", "simulation-0-1", "--json").json() == straight
     shown = wms2("dag", "show", "simulation-0-1")
-    assert "is recorded as partial: of 4 nodes 0 idle, 0 running, 1 done, 3 failed, 0 held." in shown.stderr
+    assert "is recorded as partial: of 4 nodes 0 idle, 0 running, 1 done, 3 failed, 0 held." in shown.stdout
     assert "cluster 17" in shown.stdout
     assert "there is no DAG with the id none" in wms2("dag", "show", "none").stderr
     logs = wms2("dag", "logs", "simulation-0-1")

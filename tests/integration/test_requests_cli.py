@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,14 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 from temporalio.common import TypedSearchAttributes
 
 from tests.integration.rounds import unique
+from tests.integration.test_database import intent, planned
 from tests.patience import PATIENCE_SEC
+from wms2.cli.entrance import open_door
+from wms2.cli.observer import Questioner
 from wms2.config import Settings
-from wms2.db.requests import insert_request
+from wms2.db.dags import record_dag_intent, record_dag_submitted
+from wms2.db.ledger import record_plan
+from wms2.db.requests import insert_request, record_status
 from wms2.db.session import connect as connect_database
 from wms2.db.session import transaction
+from wms2.models.request import RequestStatus
 from wms2.models.request_file import validate_request_file
 from wms2.temporal.attributes import CAMPAIGN, PRIORITY, STATUS
 from wms2.temporal.client import connect
@@ -110,6 +118,44 @@ def test_lists_can_be_filtered(wms2: Any, file: tuple[str, Path]) -> None:
     assert name in wms2("request", "list", "--campaign", "Demo2024").stdout
 
 
+def test_the_dags_of_a_request_that_was_submitted_are_left_to_its_workflow(
+    wms2: Any, settings: Settings, file: tuple[str, Path], tmp_path: Path
+) -> None:
+    name, path = file
+    folder = tmp_path / "round"
+    assert wms2("request", "plan", path, "--out", folder).code == 0
+    with transaction(connect_database(settings.needed("database_url"))) as session:
+        insert_request(session, validate_request_file(path))
+        record_status(session, name, RequestStatus.ACTIVE, 1, "wms2")
+        record_plan(session, planned(0, (1, 2000), request=name))
+        dag = intent(dag_id=f"{name}:0:1", request_name=name, submit_dir=str(folder))
+        record_dag_intent(session, dag)
+        record_dag_submitted(session, dag.dag_id, 17, "schedd")
+    for words in (["dag", "stop", dag.dag_id], ["dag", "run", folder]):
+        told = wms2(*words)
+        assert (
+            told.code,
+            f"wms2 request {'stop' if 'stop' in words else 'errors'} {name}" in told.stderr,
+        ) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("database", "said"),
+    [
+        ("postgres", "does not have the tables of this release; `wms2 database upgrade` makes them"),
+        ("nowhere", 'the database says no: database "nowhere" does not exist; look at its server'),
+    ],
+)
+def test_a_database_of_another_release_or_that_is_not_there_is_one_sentence(
+    wms2: Any, stack: Settings, monkeypatch: pytest.MonkeyPatch, database: str, said: str
+) -> None:
+    elsewhere = make_url(stack.needed("database_url")).set(database=database, drivername="postgresql")
+    monkeypatch.setenv("WMS2_DATABASE_URL", elsewhere.render_as_string(hide_password=False))
+    for words in (["request", "list"], ["notice", "list"]):
+        told = wms2(*words)
+        assert (told.code, said in told.stderr) == (2, True), told.stderr
+
+
 def test_a_request_that_does_not_exist_is_one_sentence(wms2: Any) -> None:
     for verb in (["show"], ["watch"], ["release"], ["abort", "--yes"]):
         told = wms2("request", *verb, "nobody")
@@ -172,3 +218,24 @@ def test_a_worker_answers_refuses_what_does_not_fit_and_stops_when_told(
     stdout, stderr = worker.communicate(timeout=PATIENCE_SEC)
     assert (worker.returncode, stdout) == (0, ""), stderr
     assert "stopped" in stderr
+
+
+def test_what_people_are_told_to_do_about_a_workflow_that_is_gone_revives_it(
+    wms2: Any, settings: Settings, file: tuple[str, Path], worker: "subprocess.Popen[str]"
+) -> None:
+    name, path = file
+    wms2("request", "submit", path, "--hold")
+    assert wms2("request", "priority", name, "7").code == 0
+
+    async def terminate() -> str:
+        await (await connect(settings)).get_workflow_handle(request_id(name)).terminate()
+        overview = await open_door(settings).overview(name)
+        return (await Questioner(settings.home, name).ask(overview))[1]
+
+    assert "its workflow was ended in Temporal" in asyncio.run(terminate())
+    told = wms2("request", "release", name)
+    assert told.code == 2
+    _, command, _ = told.stderr.replace("\n", " ").split("`")
+    program, *words = shlex.split(command.replace("TEXT", "'a mistake'"))
+    subprocess.run([Path(sys.executable).with_name(program), *words], check=True, capture_output=True)
+    assert wms2("request", "priority", name, "8").code == 0

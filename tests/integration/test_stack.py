@@ -289,14 +289,17 @@ def test_a_port_that_another_program_takes_at_the_last_moment_is_replaced(
 
 
 def test_a_folder_that_holds_other_things_is_neither_used_nor_emptied(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("precious")
-
-    refused = wms2("up", "--home", tmp_path)
-    wms2("down", "--home", tmp_path, "--purge", "--yes")
-
-    assert refused.returncode == 2
-    assert "give the stack a folder of its own" in refused.stderr
-    assert (tmp_path / "thesis.tex").read_text() == "precious"
+    thesis, log = tmp_path / "thesis/thesis.tex", tmp_path / "work/logs/log"
+    for file in (thesis, log):
+        file.parent.mkdir(parents=True)
+        file.write_text("precious")
+    for folder in (thesis.parent, tmp_path / "work"):
+        refused = wms2("up", "--home", folder)
+        assert (refused.returncode, "give the stack a folder of its own" in refused.stderr) == (2, True)
+        for words in (["down", "--purge", "--yes"], ["down"]):
+            refused = wms2(*words, "--home", folder)
+            assert (refused.returncode, "and no stack" in refused.stderr) == (2, True)
+    assert (thesis.read_text(), log.read_text()) == ("precious", "precious")
 
 
 def test_a_running_dag_does_not_outlive_the_stack_and_goes_on_with_the_next_one(

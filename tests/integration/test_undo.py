@@ -342,7 +342,7 @@ def test_people_look_at_outputs_and_take_back_only_what_has_ended(wms2: Any, set
     assert wms2("output", "list", "--standing", "superseded", "--json").json() == []
     (shown,) = wms2("output", "show", "simulation", "--json").json()
     assert shown["blocks"] == []
-    assert "pending, active" in wms2("output", "show", "simulation").stderr
+    assert "pending, active" in wms2("output", "show", "simulation").stdout
     assert wms2("output", "show", "nobody").code == 2
     unknown = wms2("output", "list", "--request", "nobody")
     assert (unknown.code, "there is no request named nobody" in unknown.stderr) == (2, True)
@@ -357,7 +357,7 @@ def test_people_look_at_outputs_and_take_back_only_what_has_ended(wms2: Any, set
 async def until_shown(wms2: Any, what: str) -> None:
     """Until `wms2 output show` says so."""
     async with asyncio.timeout(PATIENCE_SEC):
-        while what not in (await asyncio.to_thread(wms2, "output", "show", "simulation")).stderr:
+        while what not in (await asyncio.to_thread(wms2, "output", "show", "simulation")).stdout:
             await asyncio.sleep(LOOK_SEC)
 
 

@@ -1,11 +1,13 @@
 """`wms2 request submit | list | show | watch | ...` and `wms2 worker run`: what people see, without any server."""
 
 import io
+import os
 import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from rich.console import Console
@@ -14,7 +16,9 @@ from temporalio import activity
 from tests.factories import simulation
 from wms2.cli.main import main
 from wms2.cli.pace import Sample
+from wms2.cli.request_actions import who_asks
 from wms2.cli.request_watch import bars, frame, seconds_left, waits_for
+from wms2.config import StackRecord
 from wms2.models.ledger import Balance, WorkUnitStatus
 from wms2.models.output import OutputStatus
 from wms2.models.overview import OutputSummary, RequestOverview
@@ -87,6 +91,33 @@ def test_a_server_that_does_not_answer_is_named_in_one_sentence(
 ) -> None:
     monkeypatch.setenv("WMS2_DATABASE_URL", f"postgresql://nobody@{NOWHERE}/none")
     assert "the database does not answer" in wms2("request", "list").stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("", "nobody answered. --yes does it"), ("n\n", "Nothing is done."), ("\n", "Nothing is done.")],
+)  # fmt: skip
+def test_what_cannot_be_taken_back_is_done_only_when_a_person_agrees(
+    wms2: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, said: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    StackRecord().write(tmp_path / "empty")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    told = wms2("down", "--purge")
+    assert (told.code, told.stdout, said in told.stderr) == (1, "", True)
+    assert (tmp_path / "empty" / "stack.json").exists()
+
+
+def test_a_person_whose_user_has_no_name_can_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", MagicMock(side_effect=KeyError("no such user")))
+    assert who_asks()["actor"] == f"user {os.getuid()}"
+
+
+def test_what_a_log_holds_does_nothing_to_a_terminal(wms2: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty/logs").mkdir(parents=True)
+    (tmp_path / "empty/logs/worker.log").write_text("a name \x1b]0;mine\x07 from outside\n")
+    shown = wms2("logs", "worker")
+    assert (shown.code, "from outside" in shown.stdout, "\x1b" in shown.stdout) == (0, True, False)
 
 
 def test_a_wrong_file_is_refused_before_any_server_is_asked(wms2: Any, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path 
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?:\w+=\S+ )*wms2 (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 TEST_NAME = re.compile(r"`(test_\w+)`")
 
 
@@ -59,6 +61,33 @@ def test_commands_that_need_no_server_run_as_they_are_written(
 def test_links_between_documents_lead_somewhere(document: str) -> None:
     folder = (ROOT / document).parent
     assert [link for link in LINK.findall(TEXTS[document]) if not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_links_to_a_heading_find_it(document: str) -> None:
+    folder = (ROOT / document).parent
+    lost = [
+        f"{target}#{anchor}"
+        for target, anchor in ANCHOR.findall(TEXTS[document])
+        if anchor not in anchors(folder / target if target else ROOT / document)
+    ]
+    assert lost == []
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them of the headings."""
+    text = FENCED.sub("", path.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_layout_names_every_module_that_a_newcomer_meets_first() -> None:
+    text = TEXTS["docs/development.md"]
+    top = {path for path in (ROOT / "wms2").iterdir() if not path.name.startswith(("_", "py.typed"))}
+    assert [path.name for path in sorted(top) if f"`wms2/{path.name}{'/' * path.is_dir()}`" not in text] == []
+    _, _, table = text.partition("\n### Workflows\n")
+    workflows = {path.stem for path in (ROOT / "wms2/workflows").glob("[a-z]*.py")}
+    assert [name for name in sorted(workflows) if f"`{name}`" not in table.partition("\n## ")[0]] == []
 
 
 def test_every_test_that_the_documents_name_exists() -> None:

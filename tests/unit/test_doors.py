@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from temporalio.service import RPCError, RPCStatusCode
 from typer.testing import CliRunner
 
 from tests.factories import input_file, snapshot
@@ -25,7 +26,8 @@ from wms2.core.planning import plan_round
 from wms2.dagman.dag_files import group_dag, group_settings, workflow_dag
 from wms2.dagman.submit_files import round_include, submit_files
 from wms2.dagman.throttle import dagman_config
-from wms2.errors import UserError
+from wms2.door.asking import NO_WORKER, refusal
+from wms2.errors import Silent, UserError
 from wms2.models.audit import Action as AuditedAction
 from wms2.models.contacts import Contacts
 from wms2.models.host import HostReport
@@ -310,3 +312,9 @@ def test_sql_is_never_put_together_from_values() -> None:
         and isinstance(call.args[0], (ast.JoinedStr, ast.BinOp))
     ]
     assert found == []
+
+
+def test_a_question_that_temporal_does_not_pass_on_for_want_of_a_worker_is_no_refusal() -> None:
+    said = "no poller seen for task queue recently, worker may be down"
+    told = refusal(RPCError(said, RPCStatusCode.FAILED_PRECONDITION, b""), "a question about admission")
+    assert (type(told), str(told)) == (Silent, NO_WORKER)

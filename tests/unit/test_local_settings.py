@@ -87,6 +87,15 @@ def test_a_wrong_setting_is_named_with_what_was_expected(
         load_settings(tmp_path)
 
 
+@pytest.mark.parametrize("value", ["48 hours", '{"queued": '])
+def test_a_setting_that_should_be_json_and_is_not_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("WMS2_TIME_LIMITS_HOURS", value)
+    with pytest.raises(UserError, match=r"WMS2_TIME_LIMITS_HOURS is no JSON\."):
+        load_settings(tmp_path)
+
+
 def test_the_record_is_for_its_owner_only_and_the_password_is_in_no_text(tmp_path: Path) -> None:
     RECORD.write(tmp_path)
     RECORD.write(tmp_path)

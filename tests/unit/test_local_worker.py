@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from wms2.config import StackRecord
+from wms2.local.doctor import Doctor
 from wms2.local.logs import chosen_logs
 from wms2.local.stack import PARTS, Stack
 from wms2.local.worker import Worker, find_program
@@ -45,3 +46,11 @@ def test_its_log_is_found_by_its_name(tmp_path: Path) -> None:
 
 def test_it_is_the_program_beside_this_python() -> None:
     assert find_program().name == "wms2"
+
+
+def test_the_doctor_misses_a_worker_that_died(home: Path, tmp_path: Path) -> None:
+    (worker,) = [check for check in Doctor(home).checks() if check.name == "worker"]
+    assert (worker.is_well, worker.message) == (False, "worker is not running: run `wms2 up`.")
+    Stack(home).down()
+    (none,) = [check for check in Doctor(tmp_path).checks() if check.name == "worker"]
+    assert (none.is_well, "`wms2 up --worker`" in none.message) == (True, True)

@@ -27,7 +27,7 @@ from wms2.models.messages import Alert
 from wms2.models.reconciliation import Reconciled
 from wms2.models.request import RequestRecord, RequestStatus
 from wms2.temporal.ids import request_id
-from wms2.temporal.launch import living_requests, request_lives, start_request
+from wms2.temporal.launch import living_requests, request_lives, revival, start_request
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,9 @@ class ReconciliationActivities(DatabaseActivities):
                 started.append(name)
             else:
                 lost.append(name)
-                await self._report(name, f"is {record.status}, and its workflow is gone")
+                await self._report(
+                    name, f"is {record.status}, and its workflow is gone; {revival(self._client, name)}"
+                )
         if lost:
             await signal_admission(self._client, "forget", lost, partial(self.record, remembered_admission))
         await Lending(self._engine, self._client).settle(living)

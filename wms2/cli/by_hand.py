@@ -16,9 +16,9 @@ from wms2.core.planning import plan_round
 from wms2.dagman.lock import submission_lock
 from wms2.dagman.round_folder import RoundFile, describe, read_round, read_snapshot
 from wms2.db.dags import dags_of_round
-from wms2.db.ledger import record_plan
+from wms2.db.ledger import record_plan, rounds_of
 from wms2.db.requests import find_request, insert_request
-from wms2.db.session import connect, transaction
+from wms2.db.session import SILENT, connect, transaction, trouble
 from wms2.errors import UserError
 from wms2.models.dag import DAG, DagStatus
 from wms2.models.messages import DagOrder, SubmittedDag
@@ -31,10 +31,8 @@ def connect_database(settings: Settings) -> Engine:
     try:
         with engine.connect():
             return engine
-    except OperationalError:
-        raise UserError(
-            "the database does not answer; `wms2 status` shows the stack, `wms2 up` starts it"
-        ) from None
+    except OperationalError as error:
+        raise UserError(trouble(error) or SILENT) from None
 
 
 class ByHand:
@@ -75,6 +73,11 @@ class ByHand:
                 raise UserError(
                     f"another request named {request.request_name} is recorded already; "
                     "give this one a name of its own and plan it again"
+                )
+            elif known.status_sequence or not rounds_of(session, request.request_name):
+                raise UserError(
+                    f"{request.request_name} was submitted, and its workflow runs its rounds; "
+                    f"`wms2 request errors {request.request_name}` tells what failed and what can be done"
                 )
             record_plan(session, planned_round(plan, described.digest, sum(described.nodes.values())))
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from wms2.cli.by_hand import ByHand, submitted
 from wms2.cli.entrance import open_door, waited
 from wms2.cli.follow import follow, report_end
-from wms2.cli.screen import print_json, print_table, results, say
+from wms2.cli.screen import print_json, print_line, print_table, results, say
 from wms2.config import load_settings
 from wms2.core.plain import plain_text
 from wms2.dagman.dag_files import WORKFLOW_DAG
@@ -22,7 +22,9 @@ from wms2.dagman.round_folder import read_round
 from wms2.door.door import Door
 from wms2.errors import UserError
 from wms2.models.dag import DAG, DagDetails, DagHistory
+from wms2.models.messages import SubmittedDag
 from wms2.models.nodes import NodeRow
+from wms2.models.request import RequestRecord
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -55,7 +57,7 @@ def run(folder: Folder, as_json: AsJson = False) -> None:
         say(f"The DAG goes on; wms2 dag run {escape(str(folder))} follows it again.")
         raise typer.Exit(130) from None
     failures = asyncio.run(by_hand.activities.explain_dag(dag))
-    if not report_end(dag, progress, failures, as_json=as_json):
+    if not report_end(dag, progress, failures, remedy=_rescue(dag), as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -65,10 +67,20 @@ def stop(
 ) -> None:
     """Remove a running DAG; what is done stays done, and `wms2 dag run DIR` goes on from there.
 
+    The DAG of a request that was submitted is stopped with `wms2 request stop`: its workflow would submit it again.
+
     Example: wms2 dag stop demo:0:1 --reason "pool maintenance"
     """
     settings = load_settings()
-    found = submitted(_find(open_door(settings), dag))
+    door = open_door(settings)
+    known = _find(door, dag)
+    if (owner := _owner(door, known)) and not owner.status.is_final:
+        name = known.intent.request_name
+        raise UserError(
+            f"{known.intent.dag_id} belongs to a request, whose workflow would submit it again; "
+            f"`wms2 request stop {name}` stops it, `wms2 request hold {name}` keeps it so"
+        )
+    found = submitted(known)
     seen = asyncio.run(ByHand(settings).activities.stop_dag(found, reason))
     if seen is None:
         say("Removed; its folder is gone, so nothing can be said of what it did.")
@@ -126,14 +138,18 @@ def show(
     if recorded or settings.api_url is not None:
         _print_record(waited(door.dag_details(known.intent.dag_id)), as_json)
         return
-    if known.status.is_final and not as_json and _was_followed_by_another(door, known):
+    if known.status.is_final and _was_followed_by_another(door, known):
         say(f"{known.intent.dag_id} ended as [bold]{known.status}[/]; a later attempt followed it.")
+        _print_record(waited(door.dag_details(known.intent.dag_id)), as_json)
         return
     found = submitted(known)
     activities = ByHand(settings).activities
     seen = asyncio.run(activities.observe_dag(found))
     failures = asyncio.run(activities.explain_dag(found))
-    report_end(found, seen.progress, failures, as_json=as_json)
+    name = known.intent.request_name
+    asked = f"`wms2 request errors {name}` tells what failed and what can be done"
+    remedy = asked if _owner(door, known) else _rescue(found)
+    report_end(found, seen.progress, failures, remedy=remedy, as_json=as_json)
 
 
 @app.command()
@@ -224,6 +240,16 @@ def _find(door: Door, dag: str) -> DAG:
     return attempts[0]
 
 
+def _owner(door: Door, dag: DAG) -> RequestRecord | None:
+    """The request whose workflow has the DAG; None of a round that is run by hand."""
+    record = waited(door.record(dag.intent.request_name))
+    return record if record.status_sequence else None
+
+
+def _rescue(dag: SubmittedDag) -> str:
+    return f"To rescue what is not done: wms2 dag run {dag.order.folder}"
+
+
 def _attempts(door: Door, request: str, number: int) -> list[DAG]:
     """The submissions of a round, newest first."""
     return [dag for dag in waited(door.list_dags(request)) if dag.intent.round == number]
@@ -250,7 +276,7 @@ def _print_record(details: DagDetails, as_json: bool) -> None:
         return
     dag = details.dag
     counts = ", ".join(f"{number} {name}" for name, number in dag.nodes)
-    say(
+    print_line(
         f"{dag.intent.dag_id} is recorded as [bold]{dag.status}[/]: of {dag.intent.total_nodes} nodes {counts}."
     )
     rows = [

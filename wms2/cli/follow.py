@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from wms2.activities.dags import DagActivities
 from wms2.adapters.condor import CondorUnavailable
-from wms2.cli.screen import messages, print_json, print_table, say
+from wms2.cli.screen import messages, print_json, print_line, print_table, say
 from wms2.models.messages import SubmittedDag
 from wms2.models.progress import DagOutcome, RoundProgress, UnitFailure
 
@@ -61,9 +61,14 @@ def _show(bars: Progress, tasks: dict[str, TaskID], progress: RoundProgress) -> 
 
 
 def report_end(
-    submitted: SubmittedDag, progress: RoundProgress, failures: list[UnitFailure], *, as_json: bool
+    submitted: SubmittedDag,
+    progress: RoundProgress,
+    failures: list[UnitFailure],
+    *,
+    remedy: str,
+    as_json: bool,
 ) -> bool:
-    """Tell how a DAG stands; whether all of it is done."""
+    """Tell how a DAG stands, and if it ended early the remedy; whether all of it is done."""
     if as_json:
         print_json(
             {
@@ -75,14 +80,14 @@ def report_end(
             }
         )
         return progress.outcome is DagOutcome.COMPLETED
-    say(
+    print_line(
         f"{submitted.order.dag_id} is [bold]{progress.outcome}[/]: {progress.units_done} of "
         f"{progress.units_total} work units, {progress.events_done} of {progress.events_total} events."
     )
     if failures:
         _print_failures(failures)
     if progress.outcome not in (DagOutcome.COMPLETED, DagOutcome.RUNNING):
-        say(f"To rescue what is not done: wms2 dag run {escape(str(submitted.order.folder))}")
+        say(escape(remedy))
     return progress.outcome is DagOutcome.COMPLETED
 
 

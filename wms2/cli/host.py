@@ -9,8 +9,8 @@ import typer
 from rich.markup import escape
 
 from wms2.cli.entrance import open_door, waited
-from wms2.cli.request_actions import Reason, Yes, ask_first, who_asks
-from wms2.cli.screen import print_json, print_table, say
+from wms2.cli.request_actions import Reason, Yes, who_asks
+from wms2.cli.screen import ask_first, print_json, print_table, say
 from wms2.config import load_settings
 from wms2.errors import UserError
 from wms2.models.audit import Action

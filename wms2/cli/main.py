@@ -126,16 +126,19 @@ def main() -> None:
         say("Interrupted.")
         sys.exit(ctrl_c.INTERRUPTED)
     except Exception as error:
-        if not _tells_of_a_silent_database(error):
+        sentence = _of_the_database(error)
+        if sentence is None:
             raise
-        _refuse("the database does not answer; `wms2 status` shows the stack, `wms2 up` starts it")
+        _refuse(sentence)
 
 
-def _tells_of_a_silent_database(error: Exception) -> bool:
+def _of_the_database(error: Exception) -> str | None:
     # Not imported for those who meet no error.
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import DBAPIError
 
-    return isinstance(error, OperationalError)
+    from wms2.db.session import trouble
+
+    return trouble(error) if isinstance(error, DBAPIError) else None
 
 
 def _refuse(sentence: str) -> NoReturn:

@@ -13,7 +13,13 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.cli.pace import Sample, remembered
@@ -27,6 +33,7 @@ from wms2.models.overview import RequestOverview
 from wms2.models.progress import RoundProgress
 from wms2.temporal.client import connect
 from wms2.temporal.ids import request_id
+from wms2.temporal.launch import revival
 from wms2.temporal.queues import watch_queue
 
 ANSWER_TIMEOUT = timedelta(seconds=3)
@@ -38,7 +45,12 @@ DATABASE_SILENT = "PostgreSQL does not answer; `wms2 up` starts what is dead of 
 TEMPORAL_SILENT = "Temporal does not answer; `wms2 up` starts what is dead of the stack; waiting for it"
 NO_WORKER = "no worker answers; `wms2 up --worker` or `wms2 worker run` starts one; waiting for it"
 WORKFLOW_FAILS = "its workflow fails in the worker, which tries again; `wms2 logs worker` tells why"
-NO_WORKFLOW = "it has no workflow yet; a worker starts it within ten minutes"
+NO_WORKFLOW = "it has no workflow yet; a worker starts it within four minutes"
+BY_HAND = (
+    "it is run by hand and has no workflow: `wms2 dag list` and `wms2 dag show` tell how its rounds stand"
+)
+ENDED = "its workflow was ended in Temporal, and it does not go on"
+_AS_IT_SHOULD = (None, WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
 @dataclass(frozen=True)
@@ -129,22 +141,24 @@ class Questioner:
         try:
             self._client = client = self._client or await connect(settings)
             seen = await client.get_workflow_handle(request_id(self._name)).query(
-                "progress", rpc_timeout=ANSWER_TIMEOUT
+                "progress", reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=ANSWER_TIMEOUT
             )
             self._unanswered = 0
             trouble = await _lost_host(client, settings, overview)
         except UserError:
             return None, TEMPORAL_SILENT
+        except WorkflowQueryRejectedError as error:
+            return None, "" if error.status in _AS_IT_SHOULD else f"{ENDED}; {revival(client, self._name)}"
         except WorkflowQueryFailedError as error:
             return None, f"its workflow cannot tell: {error}"
         except RPCError as error:
-            return None, await self._explain(error)
+            return None, await self._explain(error, overview)
         return None if seen is None else RoundProgress.model_validate(seen), trouble
 
-    async def _explain(self, error: RPCError) -> str:
+    async def _explain(self, error: RPCError, overview: RequestOverview) -> str:
         """Without a worker Temporal lets a question wait, as it does when it is itself away."""
         if error.status is RPCStatusCode.NOT_FOUND:
-            return NO_WORKFLOW
+            return BY_HAND if overview.rounds and not overview.record.status_sequence else NO_WORKFLOW
         if "Workflow Task in failed state" in error.message:
             return WORKFLOW_FAILS
         client, self._client = self._client, None

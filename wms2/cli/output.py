@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 
 from wms2.cli.entrance import open_door, waited
-from wms2.cli.request_actions import Name, Reason, Yes, ask_first, recorded_request, who_asks
-from wms2.cli.screen import print_json, print_table, say, size_text
+from wms2.cli.request_actions import Name, Reason, Yes, recorded_request, who_asks
+from wms2.cli.screen import ask_first, print_json, print_line, print_table, say, size_text
 from wms2.config import load_settings
 from wms2.errors import Missing
 from wms2.models.output import OutputStanding, OutputStatus
@@ -130,14 +130,14 @@ def _in_words(problem: OutputProblem) -> str:
 
 
 def _print_output(output: OutputDetails) -> None:
-    say(f"[bold]{escape(output.dataset)}[/] is {output.status}, {output.standing}")
+    print_line(f"[bold]{escape(output.dataset)}[/] is {output.status}, {output.standing}")
     if output.invalidated_at is not None:
         why = f": {output.invalidation_reason}" if output.invalidation_reason else ""
-        say(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}{why}"))
+        print_line(escape(f"  taken back {output.invalidated_at:%Y-%m-%d %H:%M}{why}"))
     elif output.cleanup_at is not None:
-        say(f"  will be taken back {output.cleanup_at:%Y-%m-%d %H:%M}")
+        print_line(f"  will be taken back {output.cleanup_at:%Y-%m-%d %H:%M}")
     for problem in output.problems or ():
-        say(escape(f"  {_in_words(problem)}"))
+        print_line(escape(f"  {_in_words(problem)}"))
     if output.problems is None:
         say(
             "  no worker answers, so nobody knows whether it gets on: `wms2 status` and `wms2 doctor` tell more"

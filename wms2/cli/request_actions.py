@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
+import os
 import uuid
 from typing import Annotated
 
@@ -11,12 +11,13 @@ import typer
 from rich.markup import escape
 
 from wms2.cli.entrance import open_door, waited
-from wms2.cli.screen import say
+from wms2.cli.screen import ask_first, say
 from wms2.config import Settings, load_settings
 from wms2.core.versions import next_version
 from wms2.models.actions import Action
 from wms2.models.messages import OperatorAction, PriorityAction, RestartAction
 from wms2.models.request import CleanupPolicy, RequestRecord
+from wms2.models.request_file import submitter
 
 app = typer.Typer()
 
@@ -130,7 +131,8 @@ def deliver(settings: Settings, record: RequestRecord, order: OperatorAction, *,
 
 def who_asks() -> dict[str, str]:
     """The actor of an action and an id of its own."""
-    actor = getpass.getuser()
+    # In a container the user may have a number and no name.
+    actor = submitter() or f"user {os.getuid()}"
     return {"actor": actor, "action_id": f"{actor}-{uuid.uuid4().hex}"}
 
 
@@ -141,8 +143,3 @@ async def send(settings: Settings, record: RequestRecord, order: OperatorAction,
 
 def recorded_request(settings: Settings, name: str) -> RequestRecord:
     return waited(open_door(settings).record(name))
-
-
-def ask_first(question: str, yes: bool) -> None:
-    if not yes:
-        typer.confirm(question, abort=True, err=True)

@@ -10,7 +10,8 @@ import typer
 from pydantic import ValidationError
 
 from wms2.cli.entrance import open_door, waited
-from wms2.cli.request_actions import Name, NoWait, Reason, Yes, ask_first, deliver, recorded_request, who_asks
+from wms2.cli.request_actions import Name, NoWait, Reason, Yes, deliver, recorded_request, who_asks
+from wms2.cli.screen import ask_first
 from wms2.config import load_settings
 from wms2.errors import UserError
 from wms2.models.messages import Changes, DropAction, ReleaseAction

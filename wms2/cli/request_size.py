@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from temporalio.client import WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.cli.entrance import open_door, waited
@@ -85,18 +87,22 @@ def size(
 
 async def _state(settings: Settings, record: RequestRecord) -> RequestState:
     """What the request's workflow knows now."""
-    if record.status.is_final:
-        # Temporal answers questions about workflows that have ended, too.
-        asking.explain_absence(record, Action.SIZE)
-    handle = (await connect(settings)).get_workflow_handle(request_id(record.request.request_name))
+    client = await connect(settings)
+    handle = client.get_workflow_handle(request_id(record.request.request_name))
     try:
         state: RequestState = await handle.query(
-            "state", result_type=RequestState, rpc_timeout=asking.ANSWER_TIMEOUT
+            "state",
+            result_type=RequestState,
+            # Temporal answers questions about workflows that have ended, too.
+            reject_condition=QueryRejectCondition.NOT_OPEN,
+            rpc_timeout=asking.ANSWER_TIMEOUT,
         )
         return state
+    except WorkflowQueryRejectedError:
+        asking.explain_absence(client, record, Action.SIZE)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            asking.explain_absence(record, Action.SIZE)
+            asking.explain_absence(client, record, Action.SIZE)
         raise Silent(asking.NO_WORKER) from None
 
 

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from wms2.core.plain import whole_text
@@ -20,6 +22,27 @@ results = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isat
 def say(text: str) -> None:
     """Words from outside may be in it, also such as a terminal would act on."""
     messages.print(whole_text(text))
+
+
+def ask_first(question: str, yes: bool) -> None:
+    """Go on only if a person agrees or has said so before. Where nobody answers, as in a pipe, that is a no."""
+    if yes:
+        return
+    messages.print(escape(f"{whole_text(question)} [y/N] "), end="")
+    answer = sys.stdin.readline() if sys.stdin else ""
+    if answer.strip().lower() in ("y", "yes"):
+        return
+    say(
+        "Nothing is done."
+        if answer
+        else "\nNothing is done: nobody answered. --yes does it without a question."
+    )
+    raise typer.Exit(1)
+
+
+def print_line(text: str) -> None:
+    """A line of the result, as safe as what is said."""
+    results.print(whole_text(text))
 
 
 def print_json(value: Any) -> None:

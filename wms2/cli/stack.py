@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from wms2.cli.screen import print_json, print_table, results, say
+from wms2.cli.screen import ask_first, print_json, print_line, print_table, say
 from wms2.local.doctor import Check, Doctor
 from wms2.local.logs import chosen_logs, new_lines
 from wms2.local.process import last_lines
@@ -63,8 +63,8 @@ def down(
     Examples: [bold]wms2 down[/]   [bold]wms2 down --purge --yes[/]
     """
     stack = Stack(home, lambda text: say(escape(text)))
-    if purge and not yes:
-        typer.confirm(f"Remove all state in {stack.home}?", abort=True, err=True)
+    if purge:
+        ask_first(f"Remove all state in {stack.home}?", yes)
     stack.down()
     if purge:
         stack.purge()
@@ -141,4 +141,4 @@ def logs(
 
 def _show(part: str, line: str, files: int) -> None:
     label = f"[bold]{part}[/] " if files > 1 else ""
-    results.print(f"{label}{escape(line)}")
+    print_line(f"{label}{escape(line)}")

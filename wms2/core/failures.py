@@ -123,11 +123,13 @@ def same_failure(succeeded: int, failed: Mapping[tuple[str, int | None], int], l
     return code if category == PERMANENT and count >= least else None
 
 
+_IF_WRONG = (
+    "if the request itself is wrong, `wms2 request fail {name}` and submit it corrected, under another name"
+)
 _ADVICE = {
     INFRASTRUCTURE: "wait until {sites} is well, then `wms2 request release {name}`; "
     "or go on without it: `wms2 request release {name} --avoid-site {site}`",
-    PERMANENT: "read the log tails: if the request is wrong, `wms2 request fail {name}` and submit it corrected; "
-    "else `wms2 request release {name}`",
+    PERMANENT: f"read the log tails: {_IF_WRONG}; else `wms2 request release {{name}}`",
     DATA: "`wms2 request release {name}`: the bad input files are excluded, the others attempted again",
     "resource:memory": "give its jobs more memory: `wms2 request release {name} --memory-mb MB`",
     "resource:time": "give its jobs fewer events with `wms2 request size {name}`, then `wms2 request release {name}`",
@@ -140,7 +142,9 @@ _ADVICE_WITHOUT_INPUT = {
     DATA: "read the log tails: jobs could not use what they read, such as pile-up or a configuration; mend that, then "
     "`wms2 request release {name}`",
 }
-_ADVICE_OTHERWISE = "read the reason, mend what it names, then `wms2 request release {name}`"
+_ADVICE_OTHERWISE = (
+    f"read the reason: {_IF_WRONG}; else mend what it names, then `wms2 request release {{name}}`"
+)
 
 
 def advice(

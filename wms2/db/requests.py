@@ -15,7 +15,7 @@ from wms2.core.time_limits import GRACE, Standing, is_unattended
 from wms2.db.audit import newest_entry
 from wms2.db.notices import queue
 from wms2.db.session import RecordConflict
-from wms2.db.tables import RequestRow, WorkflowRow
+from wms2.db.tables import RequestRow, RoundRow, WorkflowRow
 from wms2.errors import Missing
 from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary, StatusCount
 from wms2.models.workflow import CategoryThrottles, PilotMetrics
@@ -191,10 +191,15 @@ def requests_by_status(session: Session) -> dict[RequestStatus, StatusCount]:
 
 
 def unended_requests(session: Session, recorded_before: datetime) -> list[str]:
-    """The names of requests whose end is still to come, the oldest first."""
+    """The names of requests whose end is still to come, the oldest first; but not of those that a person runs by hand.
+
+    A workflow tells where its request stands before it plans a round, so a round without that is a person's.
+    """
+    planned = select(RoundRow.number).where(RoundRow.request_no == RequestRow.request_no).exists()
     query = select(RequestRow.request_name).where(
         RequestRow.status.not_in([status for status in RequestStatus if status.is_final]),
         RequestRow.created_at < recorded_before,
+        or_(RequestRow.status_sequence > 0, ~planned),
     )
     return list(session.scalars(query.order_by(RequestRow.request_no)))
 

@@ -1,18 +1,24 @@
 """Connections to the database, and what goes wrong in a way that a person should read."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
+from wms2.core.plain import plain_line
 from wms2.errors import Contradiction, UserError
 
 DRIVER = "postgresql+psycopg"
 LIMITS = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
 """Who waits for a lock gives up and is tried again, instead of keeping a thread from others; who holds locks and does
 nothing, because it hangs, loses them."""
+
+
+SILENT = "the database does not answer; `wms2 status` shows the stack, `wms2 up` starts it"
+_NO_SUCH_TABLE, _NO_SUCH_COLUMN = "42P01", "42703"
 
 
 class RecordConflict(Contradiction):
@@ -51,3 +57,14 @@ def transaction(engine: Engine) -> Iterator[Session]:
     """All that is done with the session is recorded, or nothing of it."""
     with Session(engine) as session, session.begin():
         yield session
+
+
+def trouble(error: DBAPIError) -> str | None:
+    """A sentence on a database that is away, lets nobody in, or is of another release; None for a mistake of ours."""
+    if getattr(error.orig, "sqlstate", None) in (_NO_SUCH_TABLE, _NO_SUCH_COLUMN):
+        return "the database does not have the tables of this release; `wms2 database upgrade` makes them"
+    if not isinstance(error, (OperationalError, InterfaceError)):
+        return None
+    if refused := re.search(r"FATAL:\s+(.+)", str(error.orig)):
+        return f"the database says no: {plain_line(refused[1])}; look at its server, and at WMS2_DATABASE_URL"
+    return SILENT

@@ -19,6 +19,7 @@ from wms2.models.actions import Action
 from wms2.models.messages import AdmissionOrder, OperatorAction
 from wms2.models.request import RequestRecord
 from wms2.temporal.ids import request_id
+from wms2.temporal.launch import revival
 
 R = TypeVar("R")
 
@@ -40,7 +41,7 @@ async def ask_workflow(
         )
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            explain_absence(record, order.action)
+            explain_absence(client, record, order.action)
         raise refusal(error, f"the {order.action} of {name}") from error
     return f"A signal to {order.action} {name} is sent; `wms2 request show {name}` tells what came of it."
 
@@ -80,19 +81,22 @@ def refusal(error: RPCError, what: str) -> Silent | Contradiction:
         return Silent(
             f"Temporal does not answer to {what}; `wms2 status` shows the stack, `wms2 up` starts it"
         )
+    if "no poller" in error.message:
+        # Temporal knows that nobody has asked it for work lately, and does not let a question wait.
+        return Silent(NO_WORKER)
     return Contradiction(f"Temporal refused {what}: {error.message}")
 
 
-def explain_absence(record: RequestRecord, action: Action) -> NoReturn:
+def explain_absence(client: Client, record: RequestRecord, action: Action) -> NoReturn:
     """There is no running workflow: the request has ended, was never started, or its workflow was terminated."""
     name = record.request.request_name
     if record.status.is_final:
         raise Contradiction(f"{name}: {objection(action, record.status)}")
     if record.status_sequence == 0:
         raise Contradiction(
-            f"{name} is not started yet; a worker starts it within ten minutes, then ask again"
+            f"{name} is not started yet: submitted, it is started by a worker within four minutes; "
+            "planned and run by hand, it is for `wms2 dag`"
         )
     raise Contradiction(
-        f"the workflow of {name} was ended in Temporal while the request was {record.status}; "
-        f"`temporal workflow reset --type LastWorkflowTask --workflow-id {request_id(name)}` revives it"
+        f"the workflow of {name} was ended in Temporal while the request was {record.status}; {revival(client, name)}"
     )

@@ -15,7 +15,7 @@ from wms2.local import pool, postgres, process, services, temporal
 from wms2.local.outside import ASK, asked
 from wms2.local.ports import listening
 from wms2.local.prefix import bindings_version, find_prefix
-from wms2.local.stack import Stack
+from wms2.local.stack import WORKER, Stack
 from wms2.models.plan import CONCURRENT_WORK_UNITS
 
 ENOUGH_DISK = 5_000_000_000
@@ -51,6 +51,7 @@ class Doctor:
             "temporal": self._temporal,
             "services": self._services,
             **{name: partial(asked, name, self.settings) for name in ASK},
+            "worker": self._worker,
             "condor": self._condor,
             "sites": self._sites,
             "dagman limit": self._dagman_limit,
@@ -131,6 +132,15 @@ class Doctor:
         url = self.settings.needed("services_url")
         _raise(services.services_problem(url), "services", self.own)
         return f"answer at {url}"
+
+    def _worker(self) -> str:
+        """Nothing of a request happens without one, and the servers do not miss it."""
+        if not self.stack.has_worker():
+            return "none is a part of this stack: `wms2 up --worker` or `wms2 worker run` starts one"
+        if not self.stack.is_running(WORKER):
+            raise UserError("worker is not running: run `wms2 up`.")
+        _raise(self.stack.part(WORKER).problem(), WORKER, [WORKER])
+        return "asks Temporal for work"
 
     def _condor(self) -> str:
         self._running(pool.PART)

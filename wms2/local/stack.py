@@ -46,7 +46,8 @@ STOP_SIGNALS = {
     worker.PART: worker.STOP_SIGNAL,
 }
 # All that a stack keeps in its folder. Nothing else there is ever touched.
-STATE = (*PARTS, "logs", "siteconf", "storage", "submit", RECORD, ".lock")
+LOCK = ".lock"
+STATE = (*PARTS, "logs", "siteconf", "storage", "submit", RECORD, LOCK)
 START_SECONDS = 180
 PORT_TRIES = 5
 PORT_PATIENCE = 2
@@ -150,10 +151,10 @@ class Stack:
                 self._await(name, just_started=name in started)
             self._describe()
             self._prepare_database()
-            if with_worker or self._has_worker():
+            if with_worker or self.has_worker():
                 self._await(WORKER, just_started=self._launch(WORKER))
 
-    def _has_worker(self) -> bool:
+    def has_worker(self) -> bool:
         return WORKER in self.record.pids
 
     def _make_home(self) -> None:
@@ -163,16 +164,26 @@ class Stack:
             )
         try:
             self.home.mkdir(parents=True, exist_ok=True)
-            strange = [path.name for path in self.home.iterdir() if path.name not in STATE]
-            if strange and not (self.home / RECORD).exists():
+            if other := self._other_thing():
                 raise UserError(
-                    f"{self.home} holds other things ({strange[0]}): give the stack a folder of its own."
+                    f"{self.home} holds other things ({other}): give the stack a folder of its own."
                 )
             self.home.chmod(0o700)
         except OSError as error:
             raise UserError(
                 f"The state folder {self.home} cannot be made ({error.strerror}): set WMS2_HOME."
             ) from None
+
+    def _other_thing(self) -> str | None:
+        """What somebody else has in the folder; where a stack was ever made there is its record, or at least its lock.
+
+        Names say little: others have a folder for logs, too.
+        """
+        names = sorted(path.name for path in self.home.iterdir())
+        strange = [name for name in names if name not in STATE]
+        if RECORD in names or (LOCK in names and not strange):
+            return None
+        return next(iter([*strange, *names]), None)
 
     def _choose_sites(self, sites: Sequence[str] | None) -> None:
         chosen = list(sites or self.record.sites or SITES)
@@ -183,7 +194,7 @@ class Stack:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One `up` or `down` at a time for each stack."""
-        with (self.home / ".lock").open("w") as lock:
+        with (self.home / LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -287,6 +298,10 @@ class Stack:
         """Stop everything and leave no process; the state stays."""
         if not self.home.exists():
             return
+        if other := self._other_thing():
+            raise UserError(
+                f"{self.home} holds other things ({other}) and no stack: name the stack's with --home or WMS2_HOME."
+            )
         with self._alone():
             self.record = StackRecord.read(self.home)
             for name in (WORKER, *PARTS):
@@ -316,7 +331,7 @@ class Stack:
 
     def states(self) -> list[PartState]:
         elsewhere = self.configured_elsewhere()
-        asked = [WORKER] if self._has_worker() else []
+        asked = [WORKER] if self.has_worker() else []
         own = [self._own_state(name) for name in (*self.own_parts(), *asked)]
         others = [PartState(name, "configured", None, place, None) for name, place in elsewhere.items()]
         return sorted(own + others, key=lambda state: state.name)

@@ -119,6 +119,15 @@ async def request_lives(client: Client, request_name: str) -> bool:
     return found.close_time is None
 
 
+def revival(client: Client, request_name: str) -> str:
+    """How a person lets the workflow of a request go on that was ended in Temporal."""
+    where = f"--address {client.service_client.config.target_host} --namespace {client.namespace}"
+    return (
+        f"`temporal workflow reset {where} --workflow-id {request_id(request_name)} --type LastWorkflowTask "
+        "--reason TEXT` revives it"
+    )
+
+
 def first_state(request: Request, *, hold: bool) -> RequestState:
     """What a request's workflow knows when it begins."""
     return RequestState(
