@@ -1,5 +1,6 @@
 """The REST service on real servers: what it shows, what it does, and who it says did it."""
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.integration.test_database import intent
 from tests.patience import PATIENCE_SEC
 from wms2.config import Settings
 from wms2.db import dags
-from wms2.db.requests import insert_request
+from wms2.db.requests import insert_request, record_status
 from wms2.db.session import transaction
 from wms2.db.tables import OutputDatasetRow
 from wms2.db.workflows import workflow_of
@@ -27,6 +28,9 @@ from wms2.door.direct import DirectDoor
 from wms2.errors import Silent
 from wms2.models.dag import DagStatus, NodeCounts
 from wms2.models.output import OutputStatus
+from wms2.models.request import RequestStatus
+from wms2.temporal.client import connect
+from wms2.temporal.ids import request_id
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulation.yaml"
 
@@ -298,6 +302,24 @@ def test_dags_are_shown_and_what_is_asked_of_them_is_asked_of_their_request(
         answer = operator.post(f"/dags/simulation-0-2/{verb}")
         assert (answer.status_code, "is not started yet" in answer.json()["detail"]) == (409, True)
     assert operator.get("/dags/none").status_code == 404
+
+
+def test_who_asks_a_workflow_that_is_gone_hears_how_it_is_revived_and_no_address_of_ours(
+    by: Client, engine: Engine, settings: Settings
+) -> None:
+    operator = by(OPERATOR)
+    name = submitted(operator, hold=True)["request_name"]
+    with transaction(engine) as session:
+        record_status(session, name, RequestStatus.NEW, 1, "wms2")
+
+    async def terminate() -> None:
+        await (await connect(settings)).get_workflow_handle(request_id(name)).terminate()
+
+    asyncio.run(terminate())
+    answer = operator.post(f"/requests/{name}/release", json={})
+    told = answer.json()["detail"]
+    assert (answer.status_code, f"--workflow-id {request_id(name)}" in told) == (409, True), answer.text
+    assert settings.needed("temporal_address") not in answer.text
 
 
 def test_metrics_tell_how_long_answers_took_by_route(by: Client) -> None:

@@ -66,7 +66,7 @@ class ReconciliationActivities(DatabaseActivities):
             else:
                 lost.append(name)
                 await self._report(
-                    name, f"is {record.status}, and its workflow is gone; {revival(self._client, name)}"
+                    name, f"is {record.status}, and its workflow is gone; {revival(name, self._client)}"
                 )
         if lost:
             await signal_admission(self._client, "forget", lost, partial(self.record, remembered_admission))

@@ -39,6 +39,8 @@ R = TypeVar("R")
 class Service(DirectDoor):
     """One for the process. The servers may come and go: each call finds out anew."""
 
+    tells_where = False
+
     def __init__(self, settings: Settings, config: ApiConfig) -> None:
         engine = connect_database(settings.needed("database_url"), answer_sec=ANSWER_SEC, connections=THREADS)
         super().__init__(telling(engine, contacts_of(settings)), self._client, settings)

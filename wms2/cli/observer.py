@@ -148,7 +148,7 @@ class Questioner:
         except UserError:
             return None, TEMPORAL_SILENT
         except WorkflowQueryRejectedError as error:
-            return None, "" if error.status in _AS_IT_SHOULD else f"{ENDED}; {revival(client, self._name)}"
+            return None, "" if error.status in _AS_IT_SHOULD else f"{ENDED}; {revival(self._name, client)}"
         except WorkflowQueryFailedError as error:
             return None, f"its workflow cannot tell: {error}"
         except RPCError as error:

@@ -99,10 +99,10 @@ async def _state(settings: Settings, record: RequestRecord) -> RequestState:
         )
         return state
     except WorkflowQueryRejectedError:
-        asking.explain_absence(client, record, Action.SIZE)
+        asking.explain_absence(record, Action.SIZE, client)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            asking.explain_absence(client, record, Action.SIZE)
+            asking.explain_absence(record, Action.SIZE, client)
         raise Silent(asking.NO_WORKER) from None
 
 

@@ -29,7 +29,12 @@ _AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCo
 
 
 async def ask_workflow(
-    client: Client, record: RequestRecord, order: OperatorAction, *, wait: bool = True
+    client: Client,
+    record: RequestRecord,
+    order: OperatorAction,
+    *,
+    wait: bool = True,
+    tells_where: bool = True,
 ) -> str:
     """The answer of the request's workflow; a refusal is a Contradiction."""
     name = record.request.request_name
@@ -41,7 +46,7 @@ async def ask_workflow(
         )
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            explain_absence(client, record, order.action)
+            explain_absence(record, order.action, client if tells_where else None)
         raise refusal(error, f"the {order.action} of {name}") from error
     return f"A signal to {order.action} {name} is sent; `wms2 request show {name}` tells what came of it."
 
@@ -87,8 +92,11 @@ def refusal(error: RPCError, what: str) -> Silent | Contradiction:
     return Contradiction(f"Temporal refused {what}: {error.message}")
 
 
-def explain_absence(client: Client, record: RequestRecord, action: Action) -> NoReturn:
-    """There is no running workflow: the request has ended, was never started, or its workflow was terminated."""
+def explain_absence(record: RequestRecord, action: Action, client: Client | None) -> NoReturn:
+    """There is no running workflow: the request has ended, was never started, or its workflow was terminated.
+
+    Without the client nobody is told where Temporal is.
+    """
     name = record.request.request_name
     if record.status.is_final:
         raise Contradiction(f"{name}: {objection(action, record.status)}")
@@ -98,5 +106,5 @@ def explain_absence(client: Client, record: RequestRecord, action: Action) -> No
             "planned and run by hand, it is for `wms2 dag`"
         )
     raise Contradiction(
-        f"the workflow of {name} was ended in Temporal while the request was {record.status}; {revival(client, name)}"
+        f"the workflow of {name} was ended in Temporal while the request was {record.status}; {revival(name, client)}"
     )

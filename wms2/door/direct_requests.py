@@ -64,7 +64,9 @@ class DirectRequests(Servers):
 
     async def ask(self, record: RequestRecord, order: OperatorAction, *, wait: bool = True) -> str:
         await self.check(record, order)
-        return await ask_workflow(await self.temporal(), record, order, wait=wait)
+        return await ask_workflow(
+            await self.temporal(), record, order, wait=wait, tells_where=self.tells_where
+        )
 
     async def take_on(self, name: str) -> Taken:
         return await take_on(self.settings, self.engine, await self.temporal(), name)

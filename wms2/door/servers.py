@@ -20,6 +20,9 @@ R = TypeVar("R")
 class Servers:
     """Reads the database, and reaches workflows."""
 
+    tells_where = True
+    """Whether people may hear the addresses of the servers."""
+
     def __init__(self, engine: Engine, temporal: Callable[[], Awaitable[Client]], settings: Settings) -> None:
         self.engine = engine
         self.temporal = temporal

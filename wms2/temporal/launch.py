@@ -119,11 +119,13 @@ async def request_lives(client: Client, request_name: str) -> bool:
     return found.close_time is None
 
 
-def revival(client: Client, request_name: str) -> str:
-    """How a person lets the workflow of a request go on that was ended in Temporal."""
-    where = f"--address {client.service_client.config.target_host} --namespace {client.namespace}"
+def revival(request_name: str, client: Client | None) -> str:
+    """How a person lets the workflow of a request go on that was ended in Temporal; where that is, by its client."""
+    where = ""
+    if client is not None:
+        where = f"--address {client.service_client.config.target_host} --namespace {client.namespace} "
     return (
-        f"`temporal workflow reset {where} --workflow-id {request_id(request_name)} --type LastWorkflowTask "
+        f"`temporal workflow reset {where}--workflow-id {request_id(request_name)} --type LastWorkflowTask "
         "--reason TEXT` revives it"
     )
 
