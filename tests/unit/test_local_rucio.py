@@ -26,6 +26,7 @@ from tests.rucio_calls import (
 )
 from tests.stand_in import services
 from wms2.local.rucio import ACCOUNT, PASSWORD, USER
+from wms2.local.rules import ROOT
 from wms2.local.services import Answers
 from wms2.local.sites import SITES, write_sites
 
@@ -146,6 +147,8 @@ def test_a_rule_of_somebody_else_cannot_be_made_or_deleted(rucio: httpx.Client) 
 
     assert (deleted.status_code, deleted.headers["ExceptionClass"]) == (401, "AccessDenied")
     assert (made.status_code, made.headers["ExceptionClass"]) == (500, "AccessDenied")
+    log_in(rucio, ROOT, USER, PASSWORD)
+    assert rucio.request("DELETE", f"rules/{row['id']}", json={}).status_code == 200
 
 
 def test_an_account_without_quota_gets_no_rule(rucio: httpx.Client) -> None:

@@ -25,7 +25,7 @@ from wms2.local.refusals import unknown_did
 from wms2.local.reply import BYTES, JSON, Answer, Call, Route, as_date, check_accepted
 from wms2.local.reply import Reply as Reply
 from wms2.local.rule_calls import RuleCalls
-from wms2.local.rules import OPERATOR
+from wms2.local.rules import OPERATOR, ROOT
 
 ACCOUNT = USER = PASSWORD = "wms2"  # noqa: S105 - it guards nothing but a stand-in on loopback
 VERSION = "41.5.1"
@@ -95,7 +95,7 @@ class Rucio:
         if not (account and user and password):
             message = "Cannot authenticate without passing all required arguments"
             raise RucioRefusal(401, "CannotAuthenticate", message)
-        if (account, user, password) != (ACCOUNT, USER, PASSWORD):
+        if account not in (ACCOUNT, ROOT) or (user, password) != (USER, PASSWORD):
             message = f"Cannot authenticate to account {account} with given credentials"
             raise RucioRefusal(401, "CannotAuthenticate", message)
         token = f"{account}-{USER}-unknown-{secrets.token_hex(16)}"
