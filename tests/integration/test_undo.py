@@ -33,7 +33,7 @@ from wms2.db.output_list import list_outputs
 from wms2.db.requests import insert_request
 from wms2.db.session import RecordConflict, transaction
 from wms2.db.session import connect as connect_database
-from wms2.errors import Unavailable
+from wms2.errors import Refused, Unavailable
 from wms2.models.audit import Action
 from wms2.models.invalidation import RegisteredBlock
 from wms2.models.messages import OutputOrder
@@ -275,6 +275,32 @@ async def test_who_goes_on_with_taking_back_does_not_begin_again_with_the_first_
     assert (await take_back(world)).blocks == 1
 
     assert len(world.changes("dbs", "/dbs/files")) - before == 1
+
+
+async def test_a_rule_that_somebody_has_locked_keeps_nothing_else_from_being_taken_back(world: World) -> None:
+    order = begin(world.engine, made_request(), 4)
+    produce(world.engine, "simulation", *range(4))
+    await world.publisher.publish(order)
+    locked, _ = world.blocks()
+    refusal = {
+        "kind": "status",
+        "status": 403,
+        "method": "DELETE",
+        "path": f"/rules/{locked.source_rule_id}$",
+    }
+    world.control("POST", "trouble", refusal)
+
+    with pytest.raises(Refused):
+        await take_back(world)
+
+    assert [block.status for block in world.blocks()] == [
+        OutputBlockStatus.ARCHIVED,
+        OutputBlockStatus.INVALIDATED,
+    ]
+    assert await world.dbs.events_of_files(order.dataset) == {}
+    assert await living_rules(world) == 1
+    assert (await take_back(world)).blocks == 1
+    await world.assert_taken_back("simulation")
 
 
 def restarted(world: World, policy: CleanupPolicy) -> OutputOrder:

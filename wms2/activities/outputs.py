@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError
 
 from wms2.activities.database import DatabaseActivities
 from wms2.activities.inputs import COMMENT as INPUT_COMMENT
+from wms2.activities.obstacles import Obstacles
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.core.blocks import BlockLimits
@@ -47,8 +48,6 @@ FILES_AT_ONCE = 500
 SOURCE_COMMENT = "WMS2: kept where it was made until it is elsewhere"
 DESTINATION_COMMENT = "WMS2: where the request wants it"
 DAY_SEC = 86400
-BLOCKS_IN_VAIN = 3
-"""When so many blocks in a row fail, the others are not tried."""
 MOST_REASONS = 3
 """So many are told: sites that fail together mostly do for the same one."""
 LOOK_EVERY_SEC = 300.0
@@ -137,12 +136,12 @@ class OutputActivities(DatabaseActivities):
         await self.record(blocks.close_due_blocks, *name, self._limits, order.finishing)
         request = (await self.record(request_record, order.request)).request
         names = await self.record(blocks.blocks_to_register, *name)
-        files, failures = 0, _Failures()
+        files, obstacles = 0, Obstacles()
         for block in names:
-            with failures.passed_over():
+            with obstacles.passed_over():
                 files += await _undivided(self._register(order, request, block))
             activity.heartbeat(files)
-        failures.tell()
+        obstacles.tell()
         return Registered(blocks=len(names), files=files)
 
     async def _register(self, order: OutputOrder, request: Request, name: str) -> int:
@@ -184,16 +183,16 @@ class OutputActivities(DatabaseActivities):
         # Where the request names destinations, these are what counts.
         locks = {} if output.destinations else await self._locks(of_dataset)
         left_alone = left = len(found) - len(waiting)
-        troubles, failures = [], _Failures()
+        troubles, obstacles = [], Obstacles()
         for block in waiting:
-            with failures.passed_over():
+            with obstacles.passed_over():
                 rules = await self._lasting_rules(block.name)
                 to_place = _to_place(block, output, locks.get(block.name, {}))
                 if not await _undivided(self._place(block, to_place, output, rules, of_dataset)):
                     left += 1
                     troubles.append(trouble([*rules, *of_dataset]))
             activity.heartbeat(left)
-        failures.tell()
+        obstacles.tell()
         complete = not left and await self.record(blocks.is_complete, *name)
         return Placed(
             waiting=left,
@@ -293,29 +292,6 @@ class OutputActivities(DatabaseActivities):
     async def _announce(self, order: OutputOrder) -> None:
         await self._dbs.set_dataset_access(order.dataset, "VALID")
         await self.record(outputs.record_output_status, order.request, order.dataset, OutputStatus.ANNOUNCED)
-
-
-class _Failures:
-    """Blocks that a service does not take. The others go on, unless several in a row say that it is the service."""
-
-    def __init__(self) -> None:
-        self._first: Refused | Unavailable | None = None
-        self._in_a_row = 0
-
-    @contextmanager
-    def passed_over(self) -> Iterator[None]:
-        try:
-            yield
-            self._in_a_row = 0
-        except (Refused, Unavailable) as error:
-            self._first = self._first or error
-            self._in_a_row += 1
-            if self._in_a_row == BLOCKS_IN_VAIN:
-                self.tell()
-
-    def tell(self) -> None:
-        if self._first is not None:
-            raise self._first
 
 
 def _done_but_for(failed: Sequence[Refused | Unavailable], done: Protected) -> ApplicationError:

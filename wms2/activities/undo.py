@@ -6,6 +6,7 @@ from sqlalchemy import Engine
 from temporalio import activity
 
 from wms2.activities.database import DatabaseActivities
+from wms2.activities.obstacles import Obstacles
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.rucio import Rucio
 from wms2.db import undo
@@ -25,20 +26,35 @@ class UndoActivities(DatabaseActivities):
         """Make the datasets and their files invalid in DBS, delete WMS2's rules on the blocks, and record it.
 
         Readers are told first: nobody shall begin to read what is about to go. A block that is recorded is not
-        looked at again: whoever comes after an interruption goes on with the next.
+        looked at again: whoever comes after an interruption goes on with the next. One that cannot be taken back, such
+        as one with a rule that somebody has locked, is no obstacle to the others.
         """
-        datasets = blocks = rules = files = 0
+        undone, obstacles = list[Undone](), Obstacles()
         for dataset in await self.record(undo.recorded_datasets, order):
-            await self._tell_readers(dataset)
-            for block in dataset.blocks:
+            with obstacles.passed_over():
+                undone.append(await self._undo(order, dataset))
+        obstacles.tell()
+        return Undone(
+            datasets=len(undone),
+            blocks=sum(one.blocks for one in undone),
+            rules=sum(one.rules for one in undone),
+            files=sum(one.files for one in undone),
+        )
+
+    async def _undo(self, order: UndoOrder, dataset: RecordedDataset) -> Undone:
+        blocks = rules = files = 0
+        obstacles = Obstacles()
+        await self._tell_readers(dataset)
+        for block in dataset.blocks:
+            with obstacles.passed_over():
                 await self._invalidate_files(block)
                 rules += await self._delete_rules(block)
                 files += await self.record(undo.record_block_undone, block.name, block.in_dbs)
                 blocks += 1
-                activity.heartbeat(blocks)
-            files += await self.record(undo.record_dataset_undone, order, dataset.name)
-            datasets += 1
-        return Undone(datasets=datasets, blocks=blocks, rules=rules, files=files)
+            activity.heartbeat(blocks)
+        obstacles.tell()
+        files += await self.record(undo.record_dataset_undone, order, dataset.name)
+        return Undone(datasets=1, blocks=blocks, rules=rules, files=files)
 
     async def _tell_readers(self, dataset: RecordedDataset) -> None:
         """A dataset in which others have files stays visible; only the files of this request go."""
