@@ -424,6 +424,7 @@ async def test_what_somebody_changed_in_reqmgr2_is_noticed_while_nothing_changes
     put(hands.url, f"reqmgr2/data/request/{name}", json={"RequestStatus": "aborted"})
     (problem,) = await hands.report()
     assert f"{name} is acquired here and aborted in ReqMgr2" in problem
+    assert "`wms2 request imports` names its requests" in problem
     assert await hands.report() == []
     assert len(hands.notices()) == 1
     put(hands.url, f"reqmgr2/data/request/{other}", json={"RequestStatus": "running-open"})

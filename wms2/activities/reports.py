@@ -84,4 +84,7 @@ class ReportActivities(DatabaseActivities):
 def _contradiction(name: str, here: str, there: str) -> str:
     if not there:
         return f"{name} is {here} here and no longer in ReqMgr2"
-    return f"{name} is {here} here and {there} in ReqMgr2, where somebody changed it: settle which holds"
+    return (
+        f"{name} is {here} here and {there} in ReqMgr2, where somebody changed it: settle which holds; "
+        "`wms2 request imports` names its requests, to be aborted here or let end"
+    )
