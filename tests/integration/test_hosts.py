@@ -254,7 +254,7 @@ def test_workers_announce_their_hosts_and_admission_lends_where_operators_let_it
         listed = shown.json()["hosts"] if shown.code == 0 else []
         return {host["host"]: host["dagmans"] for host in listed}
 
-    assert "admission does not run yet" in wms2("admission", "show").stderr
+    assert "admission does not run;" in wms2("admission", "show").stderr
     with ExitStack() as workers:
         workers.enter_context(worker("submit-1", WMS2_MAX_DAGMANS="33"))
         until(lambda: lent_on() == {"submit-1": 33})

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from tests.integration.rounds import unique
 from tests.integration.test_database import planned
 from tests.patience import PATIENCE_SEC
 from wms2.activities.admission import AdmissionActivities, AdmissionSignal, signal_admission
+from wms2.activities.callbacks import Callbacks
 from wms2.activities.dags import DagActivities
 from wms2.activities.lending import Lending
 from wms2.activities.planning import PlanningActivities
@@ -34,6 +35,7 @@ from wms2.db.audit import record_action
 from wms2.db.ledger import record_plan
 from wms2.db.requests import insert_request, record_status
 from wms2.db.session import transaction
+from wms2.door.admission import admission_state
 from wms2.models.audit import Action
 from wms2.models.messages import AdmissionOrder, DagOrder, HostList, PlanOrder, Slot, SlotRequest
 from wms2.models.next_round import Need, NextRound
@@ -135,6 +137,35 @@ async def test_admission_that_begins_anew_keeps_the_operators_words_and_lends_no
     await change(client, "resume", "resume-1")
     lent = await until_lent(client, "runs", "waits")
     assert list(lent.waiting) == ["waits_too"]
+
+
+async def test_admission_that_was_terminated_does_not_speak_any_more_and_who_waits_asks_again(
+    engine: Engine, client: Client, activities: AdmissionActivities
+) -> None:
+    await know_hosts(client, {"submit-a": 22})
+    await change(client, "drain", "drain-1")
+    await start_request(client, simulation(request_name="waits"))
+    with transaction(engine) as session:
+        insert_request(session, simulation(request_name="waits"))
+        record_status(session, "waits", RequestStatus.QUEUED, 2, "wms2")
+    await activities.ask_admission(SlotRequest(request="waits", round=0, priority=1, said=2))
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    await Callbacks(engine, client).repeat(later)
+    assert await asked_again(client, "waits") == 0, "it is in line"
+    await client.get_workflow_handle(ADMISSION).terminate("lost")
+    assert await admission_state(client) is None
+    await Callbacks(engine, client).repeat(later)
+    async with asyncio.timeout(PATIENCE_SEC):
+        # What comes while the workflow is at work is in its history only after that.
+        while not await asked_again(client, "waits"):
+            await asyncio.sleep(0.1)
+
+
+async def asked_again(client: Client, name: str) -> int:
+    """How often a request that nobody runs was told to ask again."""
+    events = (await client.get_workflow_handle(request_id(name)).fetch_history()).events
+    told = [event.workflow_execution_signaled_event_attributes.signal_name for event in events]
+    return told.count("ask_again")
 
 
 async def test_a_slot_that_was_lent_and_not_yet_used_outlives_admission_too(

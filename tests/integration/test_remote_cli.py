@@ -115,7 +115,7 @@ def test_admission_that_does_not_run_yet_is_one_sentence_either_way(
 ) -> None:
     for _ in range(2):
         told = wms2("admission", "show")
-        assert (told.code, "admission does not run yet" in told.stderr) == (2, True)
+        assert (told.code, "admission does not run;" in told.stderr) == (2, True)
         through(url, ADMIN)
 
 

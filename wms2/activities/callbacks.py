@@ -10,11 +10,12 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from wms2.activities.database import DatabaseActivities
-from wms2.core.admission import AdmissionState
 from wms2.db.outputs import announced_and_unheard
 from wms2.db.requests import queued_requests
 from wms2.models.messages import OutputAnnounced
-from wms2.temporal.ids import ADMISSION, request_id
+from wms2.temporal.admission import admission_state
+from wms2.temporal.client import START_TIMEOUT
+from wms2.temporal.ids import request_id
 
 log = logging.getLogger(__name__)
 
@@ -39,16 +40,12 @@ class Callbacks(DatabaseActivities):
         if not queued:
             return []
         try:
-            state = await self._client.get_workflow_handle(ADMISSION).query(
-                "state", result_type=AdmissionState
-            )
+            state = await admission_state(self._client, START_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
-            if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
-                return queued
             # Whatever ails admission, the rest of reconciliation must go on.
             log.warning("admission does not say whom it has answered: %s", error)
             return []
-        return [name for name in queued if name not in state.waiting]
+        return queued if state is None else [name for name in queued if name not in state.waiting]
 
     async def _signal(self, name: str, signal: str, *content: OutputAnnounced) -> None:
         log.info("%s may not have heard %s, and is told again", name, signal)

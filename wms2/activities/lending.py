@@ -24,7 +24,8 @@ from wms2.db.admission import lent_slots, remembered_admission
 from wms2.models.messages import Slot, SlotRequest
 from wms2.models.request import RequestStatus
 from wms2.models.request_state import RequestState
-from wms2.temporal.ids import ADMISSION, request_id
+from wms2.temporal.admission import admission_state
+from wms2.temporal.ids import request_id
 
 log = logging.getLogger(__name__)
 
@@ -92,13 +93,10 @@ class Lending(DatabaseActivities):
     async def _known(self) -> AdmissionState | None:
         """None when it does not say: one that does not run is started with all that is remembered."""
         try:
-            state: AdmissionState = await self._client.get_workflow_handle(ADMISSION).query(
-                "state", result_type=AdmissionState
-            )
+            return await admission_state(self._client, ANSWER_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
             log.info("admission does not say what it has lent: %s", error)
             return None
-        return state
 
     async def _tell(self, signal: AdmissionSignal, content: SlotRequest | list[Slot]) -> None:
         await signal_admission(self._client, signal, content, partial(self.record, remembered_admission))

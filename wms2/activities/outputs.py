@@ -272,11 +272,11 @@ class OutputActivities(DatabaseActivities):
     @activity.defn
     async def release_sources(self) -> int:
         """Let go of blocks that were kept for readers who have ended; of how many outputs that are."""
-        found, failures = await self.record(blocks.outputs_read_no_more), _Failures()
+        found, obstacles = await self.record(blocks.outputs_read_no_more), Obstacles()
         for request, dataset in found:
-            with failures.passed_over():
+            with obstacles.passed_over():
                 await self.place_blocks(OutputOrder(request=request, dataset=dataset))
-        failures.tell()
+        obstacles.tell()
         return len(found)
 
     # Announcing -----------------------------------------------------------------------------------------

@@ -11,29 +11,25 @@ from wms2.core.admission import AdmissionState
 from wms2.door.asking import refusal, update_workflow
 from wms2.errors import Contradiction, Silent
 from wms2.models.messages import AdmissionOrder
+from wms2.temporal import admission
 from wms2.temporal.ids import ADMISSION
 
 ANSWER_TIMEOUT = timedelta(seconds=5)
 
 
-NOT_YET = "admission does not run yet; the first worker starts it: `wms2 worker run`"
+NOT_YET = "admission does not run; a worker starts it within five minutes: `wms2 worker run`"
 
 
 async def admission_state(client: Client) -> AdmissionState | None:
-    """What admission knows now; None where nobody has needed it yet."""
+    """What admission knows now; None where it does not run."""
     try:
-        state: AdmissionState = await client.get_workflow_handle(ADMISSION).query(
-            "state", result_type=AdmissionState, rpc_timeout=ANSWER_TIMEOUT
-        )
+        return await admission.admission_state(client, ANSWER_TIMEOUT)
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return None
         if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
             raise Silent(
                 "no worker answers for admission; is one running? start it with `wms2 worker run`"
             ) from None
         raise refusal(error, "a question about admission") from error
-    return state
 
 
 async def change_admission(client: Client, order: AdmissionOrder) -> AdmissionState:

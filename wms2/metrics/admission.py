@@ -6,14 +6,14 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from wms2.config import Settings
 from wms2.core.admission import AdmissionState
 from wms2.errors import UserError
+from wms2.temporal.admission import admission_state
 from wms2.temporal.connection import Connection
-from wms2.temporal.ids import ADMISSION
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +32,12 @@ class AdmissionQuestion:
         asked = asyncio.run_coroutine_threadsafe(self._ask(), self._loop)
         try:
             return asked.result(2 * PATIENCE.total_seconds())
-        except (
-            TimeoutError,
-            RPCError,
-            UserError,
-            WorkflowQueryFailedError,
-            WorkflowQueryRejectedError,
-        ) as error:
+        except (TimeoutError, RPCError, UserError, WorkflowQueryFailedError) as error:
             asked.cancel()
             log.warning("admission did not answer: %s", str(error) or "not in time")
             return None
 
-    async def _ask(self) -> AdmissionState:
+    async def _ask(self) -> AdmissionState | None:
         async with asyncio.timeout(PATIENCE.total_seconds()):
             client = await self._connection.client()
-        handle = client.get_workflow_handle(ADMISSION)
-        state: AdmissionState = await handle.query("state", result_type=AdmissionState, rpc_timeout=PATIENCE)
-        return state
+        return await admission_state(client, PATIENCE)
