@@ -95,6 +95,7 @@ def test_a_request_is_submitted_listed_and_shown_in_the_shapes_of_the_specificat
         },
         "versions": [],
     }  # fmt: skip
+    assert by(OPERATOR).get("/audit", params={"request": name, "offset": 1}).json() == []
     for part in ("ledger", "errors", "why", "pending", "outputs"):
         assert mine.get(f"/requests/{name}/{part}").status_code == 200
     (entry,) = by(OPERATOR).get("/audit", params={"request": name}).json()
@@ -403,12 +404,15 @@ def test_listings_through_the_service_are_those_of_the_servers(
     ]
     told = [wms2(*words, "--json").json() for words in listings]
     assert all(len(listed) == 1 for listed in told)
+    nobodys = [("dag", "list", "--request", "a/b"), ("request", "list", "--campaign", "x y")]
+    assert all(wms2(*words, "--json").json() == [] for words in nobodys)
     token = tmp_path / "token"
     token.write_text(issuer.token(OPERATOR))
     monkeypatch.setenv("WMS2_API_URL", url)
     monkeypatch.setenv("WMS2_TOKEN_FILE", str(token))
     monkeypatch.setenv("WMS2_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/none")
     assert [wms2(*words, "--json").json() for words in listings] == told
+    assert all(wms2(*words, "--json").json() == [] for words in nobodys)
 
 
 def test_a_silent_service_is_one_sentence(wms2: Any, monkeypatch: pytest.MonkeyPatch) -> None:

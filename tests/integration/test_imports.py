@@ -550,6 +550,12 @@ def test_a_program_imports_a_chain_through_the_rest_service(settings: Settings, 
         assert (taken.json()["request_name"], taken.json()["status"]) == (FIRST, "submitted")
         (newest, _) = client.get("/audit", params={"request": FIRST}).json()
         assert (newest["action"]["action"], newest["action"]["actor"].split("@")[0]) == ("import", OPERATOR)
+        other = make(url, rereco(RequestName="other"))
+        key = {"Idempotency-Key": "mine"}
+        for named, status in ((name, 201), (other, 409), (name, 201)):
+            answer = client.post("/requests", json={"request_name": named}, headers=key)
+            assert answer.status_code == status, answer.text
+        assert [one["name"] for one in client.get("/imports").json()["imports"]] == [name]
         unknown = client.post("/requests", json={"request_name": "nobody", "source": "reqmgr2"})
         assert (unknown.status_code, "has no request named nobody" in unknown.json()["detail"]) == (404, True)
         wrong = make(url, rereco(RequestName="wrong", Memory="much", Multicore="many"))

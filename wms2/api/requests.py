@@ -18,7 +18,7 @@ from wms2.api.doorman import Requestor
 from wms2.api.service import Inside, Service
 from wms2.api.words import Limit, Name, Offset, SearchedWord, SubmittingHand, next_offset, owner_of
 from wms2.core.failures import unjudged
-from wms2.db.audit import record_action
+from wms2.db.audit import check_action_id, record_action
 from wms2.db.ledger import balance
 from wms2.db.requests import Owner, count_requests, list_requests
 from wms2.db.versions import versions_of
@@ -145,6 +145,7 @@ async def submit(
     """
     taken: Taken | None = None
     if isinstance(order, Import):
+        await inside.read(check_action_id, hand.action_id, "import", {"reqmgr2": order.request_name})
         taken = await _import(inside, hand.caller, order.request_name)
         names = taken.record.requests
         imported = hand.deed("import", "", names[0], reqmgr2=order.request_name)

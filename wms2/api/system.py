@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 
 from wms2.api.doorman import Operator, Requestor
 from wms2.api.service import Inside, Service
-from wms2.api.words import Limit, OfRequest
+from wms2.api.words import Limit, Offset, OfRequest
 from wms2.core.time_limits import limits_with
 from wms2.db.audit import audit_trail
 from wms2.db.bans import list_bans
@@ -139,9 +139,9 @@ async def lifecycle(_: Operator, inside: Inside) -> Lifecycle:
 
 @router.get("/audit", summary="Who did what, newest first")
 async def audit(
-    _: Operator, inside: Inside, request: OfRequest = None, limit: Limit = 100
+    _: Operator, inside: Inside, request: OfRequest = None, limit: Limit = 100, offset: Offset = 0
 ) -> list[AuditEntry]:
-    return await inside.read(audit_trail, request, limit)
+    return await inside.read(audit_trail, request, limit, offset)
 
 
 @router.get("/openapi.json", include_in_schema=False)

@@ -1,5 +1,7 @@
 """The audit trail: it is only ever added to."""
 
+from collections.abc import Mapping
+
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
@@ -23,13 +25,22 @@ def record_action(session: Session, action: Action) -> bool:
         return True
     known = session.scalars(select(AuditRow).where(AuditRow.action_id == action.action_id)).one()
     if _entry(known).action != action:
-        raise RecordConflict(f"the action id {action.action_id} was used for something else; take a new one")
+        raise _used_before(action.action_id)
     return False
 
 
-def audit_trail(session: Session, request_name: str | None = None, limit: int = 1000) -> list[AuditEntry]:
+def check_action_id(session: Session, action_id: str, action: str, detail: Mapping[str, str]) -> None:
+    """Before something is done that can be recorded only then: that the id was not used for something else."""
+    known = session.scalars(select(AuditRow).where(AuditRow.action_id == action_id)).one_or_none()
+    if known is not None and (known.action, known.detail) != (action, dict(detail)):
+        raise _used_before(action_id)
+
+
+def audit_trail(
+    session: Session, request_name: str | None = None, limit: int = 1000, offset: int = 0
+) -> list[AuditEntry]:
     """What was done, newest first; to one request, or to all."""
-    query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit)
+    query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit).offset(offset)
     if request_name is not None:
         query = query.where(AuditRow.request_name == request_name)
     return [_entry(row) for row in session.scalars(query)]
@@ -40,6 +51,10 @@ def newest_entry(session: Session, request_name: str, action: str) -> AuditEntry
     query = select(AuditRow).where(AuditRow.request_name == request_name, AuditRow.action == action)
     row = session.scalars(query.order_by(AuditRow.id.desc()).limit(1)).one_or_none()
     return None if row is None else _entry(row)
+
+
+def _used_before(action_id: str) -> RecordConflict:
+    return RecordConflict(f"the action id {action_id} was used for something else; take a new one")
 
 
 def _entry(row: AuditRow) -> AuditEntry:

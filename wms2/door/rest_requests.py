@@ -27,7 +27,7 @@ from wms2.models.messages import (
 from wms2.models.overview import RequestOverview
 from wms2.models.request import Request, RequestRecord, RequestStatus, RequestSummary
 from wms2.models.story import StoryEvent
-from wms2.patterns import REQUEST_NAME
+from wms2.patterns import REQUEST_NAME, WORD
 
 ROUTES = frozenset(Action) - {Action.HOST_LOST}
 
@@ -60,6 +60,8 @@ class RestRequests(RestCalls):
     async def list_requests(
         self, statuses: Sequence[RequestStatus] = (), campaign: str | None = None
     ) -> list[RequestSummary]:
+        if campaign is not None and not WORD.fullmatch(campaign):
+            return []
         pages = self.pages(RequestPage, "requests", status=statuses, campaign=campaign)
         return [one async for page in pages for one in page.requests]
 

@@ -13,7 +13,7 @@ from wms2.models.output import OutputStanding, OutputStatus
 from wms2.models.output_list import ListedOutput, OutputDetails
 from wms2.models.overview import RequestOverview
 from wms2.models.undo import UndoOrder
-from wms2.patterns import DAG_ID
+from wms2.patterns import DAG_ID, REQUEST_NAME
 
 
 class DagPage(Page):
@@ -30,6 +30,8 @@ class OutputPage(Page):
 
 class RestWork(RestCalls):
     async def list_dags(self, request: str | None = None) -> list[DAG]:
+        if request is not None and not REQUEST_NAME.fullmatch(request):
+            return []
         return [one async for page in self.pages(DagPage, "dags", request=request) for one in page.dags]
 
     async def dag_details(self, dag: str) -> DagDetails:
