@@ -45,6 +45,7 @@ MAIL_ADDRESS = re.compile(
     r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*"
 )
 
+SITE_LENGTH = 100
 LFN_LENGTH = 500
 MAIL_ADDRESS_LENGTH = 250
 
@@ -61,7 +62,7 @@ def _matching(pattern: re.Pattern[str], expected: str, longest: int = 1000) -> A
 RequestName = Annotated[
     str, _matching(REQUEST_NAME, "a name of 3 to 200 letters, digits, '_' or '-', beginning with a letter")
 ]
-SiteName = Annotated[str, _matching(SITE_NAME, "a CMS site name such as T2_US_Purdue", 100)]
+SiteName = Annotated[str, _matching(SITE_NAME, "a CMS site name such as T2_US_Purdue", SITE_LENGTH)]
 Word = Annotated[str, _matching(WORD, "letters, digits, '_', '.' or '-', beginning with a letter or digit")]
 Dataset = Annotated[str, _matching(DATASET, "a dataset name /Primary/Processed/TIER")]
 OutputDatasetName = Annotated[

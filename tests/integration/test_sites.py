@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +34,7 @@ from wms2.models.audit import Action
 from wms2.models.contacts import Contacts
 from wms2.models.messages import DagOrder, SubmittedDag
 from wms2.models.site import Cores, CricSite, Site, SiteStatus, SyncedSites
+from wms2.patterns import SITE_NAME
 from wms2.temporal.bootstrap import bootstrap
 from wms2.temporal.client import connect
 from wms2.temporal.ids import SITES
@@ -171,6 +174,53 @@ async def test_sites_come_and_go_with_cric_and_have_the_cores_of_the_pool(synced
         assert sites.closed_sites(session).keys() == {PURDUE, DESY}
         assert known(session, DESY).total_slots == 77
         assert known(session, DESY).thresholds == {"pending": 9}
+
+
+ADVERTISE = """
+import sys
+import classad2
+import htcondor2
+slots = [("slot_a", '"T2_US_Evil; queue 5"', "8"), ("slot_b", "1/0", "8"), ("slot_c", '"T2_US_Odd"', "undefined")]
+if sys.argv[1] == "there":
+    ads = [
+        classad2.ClassAd(
+            f'[MyType = "Machine"; Name = "{name}"; Machine = "{name}"; MyAddress = "<127.0.0.1:9>";'
+            f' StartdIpAddr = "<127.0.0.1:9>"; State = "Owner"; GLIDEIN_CMSSite = {site}; Cpus = {cpus}]'
+        )
+        for name, site, cpus in slots
+    ]
+    htcondor2.Collector().advertise(ads, "UPDATE_STARTD_AD")
+else:
+    ads = [
+        classad2.ClassAd(f'[MyType = "Query"; TargetType = "Machine"; Requirements = Name == "{name}"]')
+        for name, _, _ in slots
+    ]
+    htcondor2.Collector().advertise(ads, "INVALIDATE_STARTD_ADS")
+"""
+
+
+@pytest.fixture
+def strange_slots(stack: Settings) -> Iterator[None]:
+    """The collector believes what slots say of themselves."""
+    for word in ("there", "gone"):
+        command = [sys.executable, "-c", ADVERTISE, word]
+        subprocess.run(command, env=stack.condor_environment(), check=True, timeout=PATIENCE_SEC)
+        if word == "there":
+            yield
+
+
+@pytest.mark.pool
+async def test_slots_of_a_site_that_is_none_keep_no_other_from_work(
+    stack: Settings, strange_slots: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    condor = Condor(stack.condor_environment())
+    for _ in range(2):
+        found = await condor.sites()
+        assert {"T1_US_FNAL", "T2_CH_CERN", DESY, PURDUE} <= set(found)
+        assert [site for site in found if not SITE_NAME.fullmatch(site) or site == "T2_US_Odd"] == []
+    told = [record.getMessage() for record in caplog.records if "is no site" in record.getMessage()]
+    assert len(told) == 2, "each strange name once"
+    assert any("T2_US_Evil; queue 5" in line for line in told)
 
 
 @pytest.mark.pool

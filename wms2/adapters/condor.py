@@ -7,6 +7,7 @@ hands its call to a thread.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import subprocess
@@ -16,11 +17,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wms2.core.plain import plain_line
 from wms2.errors import Unavailable, UserError
 from wms2.models.site import Cores
+from wms2.patterns import SITE_LENGTH, SITE_NAME
+
+log = logging.getLogger(__name__)
 
 SUBMIT_TIMEOUT_SEC = 120
 RELEASE_SEC = 30
+MOST_STRANGE = 100
+"""How many names of sites that are none are told."""
 
 _DAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,299}")
 _SUBMITTED = re.compile(r"submitted to cluster (\d+)")
@@ -68,6 +75,8 @@ class Condor:
         self._config = environment.get("CONDOR_CONFIG", "")
         self._lock = threading.Lock()
         self._bindings: Any = None
+        self._strange: set[str] = set()
+        """Names of sites that are none, each of which is told once."""
 
     async def submit_dag(self, dag: Path, dag_id: str, *, lock: int) -> int:
         """Submit a DAG tagged with `dag_id`; its cluster id. It does not look whether that was done before.
@@ -182,15 +191,13 @@ class Condor:
 
     async def sites(self) -> list[str]:
         """The sites whose slots the collector knows."""
-        ads = await self._call(
-            lambda htcondor: htcondor.Collector().query(
-                htcondor.AdType.Startd, "GLIDEIN_CMSSite =!= undefined", ["GLIDEIN_CMSSite"]
-            )
-        )
-        return sorted({str(ad["GLIDEIN_CMSSite"]) for ad in ads})
+        return sorted(await self.cores())
 
     async def cores(self) -> dict[str, Cores]:
-        """The cores of each site whose slots the collector knows. Dynamic slots have what they took of theirs."""
+        """The cores of each site whose slots the collector knows. Dynamic slots have what they took of theirs.
+
+        Slots say themselves where they are: one with a name that no site can have keeps no other from being used.
+        """
         ads = await self._call(
             lambda htcondor: htcondor.Collector().query(
                 htcondor.AdType.Startd,
@@ -200,10 +207,24 @@ class Condor:
         )
         total, running = Counter[str](), Counter[str]()
         for ad in ads:
-            site, cpus = str(ad["GLIDEIN_CMSSite"]), int(ad.get("Cpus", 0))
+            site, cpus = self._site_of(ad), ad.get("Cpus")
+            if site is None or type(cpus) is not int:
+                continue
             total[site] += cpus
             running[site] += cpus if ad.get("State") == "Claimed" else 0
         return {site: Cores(total[site], running[site]) for site in total}
+
+    def _site_of(self, ad: Mapping[str, Any]) -> str | None:
+        said = ad["GLIDEIN_CMSSite"]
+        if isinstance(said, str) and len(said) <= SITE_LENGTH and SITE_NAME.fullmatch(said):
+            return said
+        strange = plain_line(str(said), SITE_LENGTH)
+        if strange not in self._strange and len(self._strange) < MOST_STRANGE:
+            self._strange.add(strange)
+            log.warning(
+                "slots of the pool are not used: they say that they are at %r, which is no site", strange
+            )
+        return None
 
     async def schedds(self) -> set[str]:
         """The schedds that the collector knows, by name."""

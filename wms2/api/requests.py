@@ -145,7 +145,7 @@ async def submit(
     """
     taken: Taken | None = None
     if isinstance(order, Import):
-        await inside.read(check_action_id, hand.action_id, "import", reqmgr2=order.request_name)
+        await inside.read(check_action_id, hand.action_id, "import", {"reqmgr2": order.request_name})
         taken = await _import(inside, hand.caller, order.request_name)
         names = taken.record.requests
         imported = hand.deed("import", "", names[0], reqmgr2=order.request_name)

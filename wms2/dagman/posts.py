@@ -10,13 +10,12 @@ from typing import Any
 
 from wms2.core.plain import plain_line, plain_text
 from wms2.models.base import Model
-from wms2.patterns import LFN, LFN_LENGTH, SITE_NAME, WORD
+from wms2.patterns import LFN, LFN_LENGTH, SITE_LENGTH, SITE_NAME, WORD
 
 LARGEST_RECORD = 8_000_000
 """Bytes. A record holds 200 lines of a log and a few names."""
 LARGEST_CODE = 2**31 - 1
 MOST_FILES = 1000
-SITE_LENGTH = 100
 SUCCESS = "success"
 STOPPED = "stopped"
 """The category of an attempt that somebody removed: no failure."""

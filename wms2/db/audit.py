@@ -1,5 +1,7 @@
 """The audit trail: it is only ever added to."""
 
+from collections.abc import Mapping
+
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
@@ -27,10 +29,10 @@ def record_action(session: Session, action: Action) -> bool:
     return False
 
 
-def check_action_id(session: Session, action_id: str, action: str, **detail: str) -> None:
+def check_action_id(session: Session, action_id: str, action: str, detail: Mapping[str, str]) -> None:
     """Before something is done that can be recorded only then: that the id was not used for something else."""
     known = session.scalars(select(AuditRow).where(AuditRow.action_id == action_id)).one_or_none()
-    if known is not None and (known.action, known.detail) != (action, detail):
+    if known is not None and (known.action, known.detail) != (action, dict(detail)):
         raise _used_before(action_id)
 
 
