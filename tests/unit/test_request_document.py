@@ -45,7 +45,7 @@ def test_yaml_has_no_surprises(written: str, value: Any) -> None:
         ("- a\n- b", "is no mapping"),
         ("just words", "is no mapping"),
         ("a: 1\nb: [1, 2\nc: 3", "while parsing a flow sequence from line 2"),
-        ("a: 1\n\tb: 2", "line 2, column 1"),
+        ("a: 1\n\tb: 2", "line 2, column 1: the line begins with a tab, expected blanks"),
         ("a: 1\na: 2", "line 2, column 1: the key 'a' comes twice"),
         ("a:\n  b: 1\n  b: 2", "line 3, column 3: the key 'b' comes twice"),
         ("? [a]\n: 1", "simple name as key"),
