@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 from temporalio.common import TypedSearchAttributes
 
 from tests.integration.rounds import unique
@@ -107,6 +107,26 @@ def test_a_request_that_was_recorded_and_not_started_is_started_by_submitting_it
     assert "is not started yet" in told.stderr
     assert wms2("request", "submit", path).code == 0
     assert attributes_of(settings, name)[0][STATUS] == "submitted"
+
+
+def test_who_submits_is_told_of_a_site_that_looks_like_a_slip(
+    wms2: Any, settings: Settings, file: tuple[str, Path]
+) -> None:
+    _, path = file
+    path.write_text(path.read_text() + "site_whitelist: [T2_US_Purdue, T2_US_Perdue]\n")
+    wms2("site", "enable", "T2_US_Purdue")
+    assert "Note" not in wms2("request", "submit", path, "--hold").stderr, (
+        "nobody knows yet which sites there are"
+    )
+    with transaction(connect_database(settings.needed("database_url"))) as session:
+        session.execute(text("UPDATE sites SET cric_seen_at = now()"))
+    path.write_text(path.read_text().replace("request_name: ", "request_name: another_"))
+    told = wms2("request", "submit", path, "--hold")
+    assert (told.code, told.stderr.count("Note"), "CRIC does not list T2_US_Perdue" in told.stderr) == (
+        0,
+        1,
+        True,
+    )
 
 
 def test_lists_can_be_filtered(wms2: Any, file: tuple[str, Path]) -> None:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,11 @@ def test_it_ends_with_its_code_and_leaves_no_tidying_up_to_python(words: list[st
     assert done.returncode == code
     assert done.stdout + done.stderr
     assert "tidied up" not in done.stdout
+
+
+def test_it_tells_its_version() -> None:
+    done = wms2("--version")
+    assert (done.returncode, done.stdout) == (0, f"wms2 {version('wms2')}\n")
 
 
 @pytest.mark.parametrize(

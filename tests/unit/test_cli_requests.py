@@ -225,6 +225,13 @@ def test_every_status_that_is_not_the_end_says_what_it_waits_for(status: Request
     assert waits_for(overview(status)).startswith("waits ")
 
 
+def test_who_watches_a_round_by_hand_is_not_sent_to_release_it() -> None:
+    seen = overview(RequestStatus.NEW)
+    by_hand = seen.model_copy(update={"record": seen.record.model_copy(update={"status_sequence": 0})})
+    assert "release" in waits_for(seen)
+    assert "is run by hand" in waits_for(by_hand)
+
+
 def test_an_active_request_without_an_open_round_waits_for_its_outputs() -> None:
     assert "round 0" in waits_for(overview(RequestStatus.ACTIVE))
     assert "1 of 1 output datasets" in waits_for(overview(RequestStatus.ACTIVE, closed=True))

@@ -231,6 +231,8 @@ class Service:
             if isinstance(error, httpx.TimeoutException):
                 self._silence.waited_in_vain(since)
             why = self._shown(str(error)) or type(error).__name__
+            if "CERTIFICATE_VERIFY_FAILED" in why:
+                why += "; SSL_CERT_FILE or SSL_CERT_DIR names the authorities that are trusted"
             raise Unavailable(f"{self.name} at {self._url} does not answer {path}: {why}") from None
         except TimeoutError:
             self._silence.waited_in_vain(since)

@@ -6,7 +6,8 @@ import logging
 import sys
 import traceback
 from contextlib import suppress
-from typing import NoReturn
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 from rich.markup import escape
@@ -80,8 +81,19 @@ app = typer.Typer(
 )
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"wms2 {version('wms2')}")  # noqa: T201
+        raise typer.Exit
+
+
 @app.callback()
-def wms2() -> None:
+def wms2(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Typer makes a group only of what has commands or this."""
 
 

@@ -46,9 +46,6 @@ TEMPORAL_SILENT = "Temporal does not answer; `wms2 up` starts what is dead of th
 NO_WORKER = "no worker answers; `wms2 up --worker` or `wms2 worker run` starts one; waiting for it"
 WORKFLOW_FAILS = "its workflow fails in the worker, which tries again; `wms2 logs worker` tells why"
 NO_WORKFLOW = "it has no workflow yet; a worker starts it within four minutes"
-BY_HAND = (
-    "it is run by hand and has no workflow: `wms2 dag list` and `wms2 dag show` tell how its rounds stand"
-)
 ENDED = "its workflow was ended in Temporal, and it does not go on"
 _AS_IT_SHOULD = (None, WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
@@ -158,7 +155,7 @@ class Questioner:
     async def _explain(self, error: RPCError, overview: RequestOverview) -> str:
         """Without a worker Temporal lets a question wait, as it does when it is itself away."""
         if error.status is RPCStatusCode.NOT_FOUND:
-            return BY_HAND if overview.rounds and not overview.record.status_sequence else NO_WORKFLOW
+            return "" if overview.is_by_hand else NO_WORKFLOW
         if "Workflow Task in failed state" in error.message:
             return WORKFLOW_FAILS
         client, self._client = self._client, None

@@ -169,6 +169,8 @@ def waits_for(overview: RequestOverview) -> str:
                 return "waits for its end to be recorded"
             return f"waits for {left} of {len(overview.outputs)} output datasets to be announced"
         return f"waits for the jobs of round {overview.open_round.number}"
+    if overview.is_by_hand:
+        return "is run by hand: `wms2 dag list` and `wms2 dag show` tell how its rounds stand"
     if record.status is RequestStatus.QUEUED and overview.input and not overview.input.is_there:
         return f"waits for its input: {overview.input}"
     return WAITS_FOR.get(record.status, "").format(name=record.request.request_name)

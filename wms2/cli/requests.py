@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,9 @@ from wms2.cli.entrance import open_door, waited
 from wms2.cli.request_show import print_ledger, print_overview
 from wms2.cli.screen import print_json, print_table, say
 from wms2.config import load_settings
-from wms2.models.request import RequestStatus
+from wms2.models.request import Request, RequestStatus
 from wms2.models.request_file import validate_request_file
+from wms2.models.site import Site
 
 app = typer.Typer()
 
@@ -34,8 +36,10 @@ def submit(
 
     Examples: [bold]wms2 request submit examples/simulation.yaml[/]   [bold]wms2 request submit FILE --hold[/]
     """
-    request = validate_request_file(file)
-    waited(open_door(load_settings()).submit(request, hold=hold))
+    request, door = validate_request_file(file), open_door(load_settings())
+    for site in _unknown_sites(request, waited(door.list_sites())):
+        say(f"[yellow]Note:[/] CRIC does not list {site}: check its name if that surprises you.")
+    waited(door.submit(request, hold=hold))
     name = request.request_name
     if as_json:
         status = RequestStatus.NEW if hold else RequestStatus.SUBMITTED
@@ -44,6 +48,13 @@ def submit(
         say(f"Request [bold]{name}[/] is recorded; [bold]wms2 request release {name}[/] starts it.")
     else:
         say(f"Request [bold]{name}[/] is submitted; [bold]wms2 request watch {name}[/] follows it.")
+
+
+def _unknown_sites(request: Request, known: Sequence[Site]) -> list[str]:
+    """Those of its site lists that look like a slip; none while nobody knows which sites there are."""
+    listed = {site.name for site in known if site.cric_seen_at is not None}
+    named = (*request.site_whitelist, *request.site_blacklist)
+    return [site for site in named if site not in listed] if listed else []
 
 
 @app.command("list")

@@ -97,16 +97,24 @@ def _from_yaml(text: str, source: str) -> Any:
         _refuse_bombs(text, source)
         return _plain(yaml.compose(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
-        raise UserError(f"{source} is not valid YAML{_place_and_problem(error)}") from None
+        raise UserError(f"{source} is not valid YAML{_place_and_problem(error, text)}") from None
     except yaml.YAMLError as error:
         raise UserError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def _place_and_problem(error: yaml.MarkedYAMLError) -> str:
+def _place_and_problem(error: yaml.MarkedYAMLError, text: str) -> str:
     mark, context = error.problem_mark or error.context_mark, error.context_mark
     where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    if mark and "cannot start any token" in (error.problem or "") and _has_a_tab(text, mark.line):
+        return f"{where}: the line begins with a tab, expected blanks"
     begun = f" ({error.context} from line {context.line + 1})" if error.context and context else ""
     return f"{where}: {error.problem or error.context}{begun}"
+
+
+def _has_a_tab(text: str, number: int) -> bool:
+    """Whether that line is indented with one, which YAML does not allow and nobody sees."""
+    (line,) = text.split("\n")[number : number + 1] or [""]
+    return "\t" in line[: len(line) - len(line.lstrip())]
 
 
 def _refuse_bombs(text: str, source: str) -> None:

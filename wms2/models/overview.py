@@ -14,7 +14,7 @@ from wms2.models.input_rule import InputProgress
 from wms2.models.invalidation import WrittenManifest
 from wms2.models.ledger import Balance, InputFileState, WorkUnitStatus
 from wms2.models.output import OutputStatus
-from wms2.models.request import RequestRecord
+from wms2.models.request import RequestRecord, RequestStatus
 from wms2.models.sizing import Comparison, SizingOverride
 from wms2.models.workflow import PilotMetrics, Round
 
@@ -54,6 +54,13 @@ class RequestProgress(Model):
     def open_round(self) -> Round | None:
         rounds = [round for round in self.rounds if round.status.is_open]
         return rounds[-1] if rounds else None
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether a person runs its rounds: a workflow would have told where it stands before it planned one."""
+        return (
+            bool(self.rounds) and self.record.status is RequestStatus.NEW and not self.record.status_sequence
+        )
 
     @property
     def units(self) -> tuple[int, int]:
