@@ -1,13 +1,17 @@
 """Many DAGs followed at once: one question to the schedd, one statement for the database."""
 
 import asyncio
+import re
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
 
 from tests.integration.publishing import begin, made_request
 from tests.integration.rounds import Gate, Round, small_simulation
+from tests.patience import PATIENCE_SEC
 from wms2.activities.standings import Standings
 from wms2.adapters.condor import Condor
 from wms2.adapters.queue import Queue
@@ -70,3 +74,35 @@ async def test_a_dag_is_never_looked_for_in_a_queue_from_before_its_submission(s
     gate.open()
     await round_.finish(dag)
     assert await queue.dagmans(dag.cluster, dag.order.dag_id, since=time.monotonic()) == []
+
+
+@pytest.mark.pool
+@pytest.mark.parametrize("said", ['"mine"', "1.5", "undefined", "-1"])
+async def test_a_job_of_somebody_else_that_says_it_belongs_to_a_dag_disturbs_no_follower(
+    stack: Settings, tmp_path: Path, said: str
+) -> None:
+    job = tmp_path / "job.sub"
+    job.write_text(
+        "universe = scheduler\nexecutable = /bin/true\nhold = true\n"
+        f'+DAGManJobId = {said}\n+WMS2_DagId = "no; DAG\'s id"\nqueue\n'
+    )
+    submitted = _run(stack, "condor_submit", str(job))
+    (cluster,) = re.findall(r"submitted to cluster (\d+)", submitted)
+    try:
+        assert (
+            await Queue(Condor(stack.condor_environment())).dagmans(1, "nobody:0:1", time.monotonic()) == []
+        )
+    finally:
+        _run(stack, "condor_rm", cluster)
+
+
+def _run(stack: Settings, *command: str) -> str:
+    done = subprocess.run(
+        command,
+        env=stack.condor_environment(),
+        check=True,
+        timeout=PATIENCE_SEC,
+        text=True,
+        capture_output=True,
+    )
+    return done.stdout

@@ -141,8 +141,10 @@ class Condor:
         )
         queued: dict[int, list[DagmanAd]] = {}
         for ad in ads:
-            outer = int(ad.get("DAGManJobId") or ad["ClusterId"])
-            queued.setdefault(outer, []).append(_dagman_ad(ad, outer))
+            outer = ad.get("DAGManJobId") or ad["ClusterId"]
+            # Others have jobs in the queue as well, which may say anything of themselves.
+            if type(outer) is int:
+                queued.setdefault(outer, []).append(_dagman_ad(ad, outer))
         return queued
 
     async def remove_dag(self, cluster: int, dag_id: str, reason: str) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from wms2.api.callers import Caller, NotAllowed
 from wms2.api.doorman import Requestor
 from wms2.api.service import Inside, Service
-from wms2.api.words import Limit, Name, Offset, SearchedWord, SubmittingHand, next_offset, owner_of
+from wms2.api.words import Hand, Limit, Name, Offset, SearchedWord, SubmittingHand, next_offset, owner_of
 from wms2.core.failures import unjudged
 from wms2.db.audit import check_action_id, record_action
 from wms2.db.ledger import balance
@@ -145,8 +145,7 @@ async def submit(
     """
     taken: Taken | None = None
     if isinstance(order, Import):
-        await inside.read(check_action_id, hand.action_id, "import", {"reqmgr2": order.request_name})
-        taken = await _import(inside, hand.caller, order.request_name)
+        taken = await _import(inside, hand, order.request_name)
         names = taken.record.requests
         imported = hand.deed("import", "", names[0], reqmgr2=order.request_name)
         await inside.read(record_action, imported)
@@ -299,8 +298,9 @@ def _check_priority(request: Request, highest: int) -> None:
         )
 
 
-async def _import(inside: Service, caller: Caller, name: str) -> Taken:
-    if not caller.sees_all:
+async def _import(inside: Service, hand: Hand, name: str) -> Taken:
+    if not hand.caller.sees_all:
         raise NotAllowed("requests of ReqMgr2 are imported by operators; submit a document instead")
+    await inside.read(check_action_id, hand.action_id, "import", {"reqmgr2": name})
     async with asyncio.timeout(IMPORT_SEC):
         return await inside.take_on(name)
