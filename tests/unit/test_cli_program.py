@@ -64,6 +64,15 @@ def test_it_ends_with_its_code_and_leaves_no_tidying_up_to_python(words: list[st
     assert "tidied up" not in done.stdout
 
 
+@pytest.mark.parametrize("words", [["policy", "show"], ["policy", "show", "--json"], ["--version"]])
+def test_a_full_disk_is_one_sentence(words: list[str]) -> None:
+    command = shlex.join([sys.executable, "-c", SCRIPT.format(before=""), *words])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} > /dev/full"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, "Error: there is no room left; make room, then try again\n")
+
+
 def test_it_tells_its_version() -> None:
     done = wms2("--version")
     assert (done.returncode, done.stdout) == (0, f"wms2 {version('wms2')}\n")

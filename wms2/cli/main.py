@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 import traceback
-from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated, NoReturn
 
@@ -19,6 +19,8 @@ from wms2.errors import Unavailable, UserError
 from wms2.temporal.tracing import flush_traces
 
 STACK = "The stack on this machine"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Told by a write, which does not know the name of its file."""
 
 app = typer.Typer(
     name="wms2",
@@ -111,9 +113,13 @@ def whole_run() -> int:
     flush_traces()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        # Whoever read it may be gone.
-        with suppress(OSError):
+        try:
             stream.flush()
+        except OSError as error:
+            # Whoever read it may be gone; whoever wrote it into a file must not take half of it for all.
+            if error.errno in NO_ROOM and not code:
+                _say_error(_no_room(error))
+                code = 2
     return code
 
 
@@ -128,6 +134,8 @@ def main() -> None:
         _refuse(str(error))
     except OSError as error:
         # A full disk, no right to write, a file in the place of a folder: what a person named and can mend.
+        if error.errno in NO_ROOM:
+            _refuse(_no_room(error))
         if error.filename is None:
             raise
         _refuse(
@@ -144,6 +152,10 @@ def main() -> None:
         _refuse(sentence)
 
 
+def _no_room(error: OSError) -> str:
+    return f"there is no room left{f' for {error.filename}' if error.filename else ''}; make room, then try again"
+
+
 def _of_the_database(error: Exception) -> str | None:
     # Not imported for those who meet no error.
     from sqlalchemy.exc import DBAPIError
@@ -154,5 +166,9 @@ def _of_the_database(error: Exception) -> str | None:
 
 
 def _refuse(sentence: str) -> NoReturn:
-    say(f"[bold red]Error:[/] {escape(sentence)}")
+    _say_error(sentence)
     sys.exit(2)
+
+
+def _say_error(sentence: str) -> None:
+    say(f"[bold red]Error:[/] {escape(sentence)}")
