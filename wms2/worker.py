@@ -140,6 +140,8 @@ class Hands:
     watch: Sequence[Activity]
     announce: Callable[[str], Coroutine[Any, Any, None]]
     """Keeps it known that the host which it is told is served."""
+    leave: Callable[[str], Coroutine[Any, Any, None]]
+    """Says that it is served no more."""
     sweep: Callable[[], Coroutine[Any, Any, None]]
     """Keeps removing what closed rounds of the host left on storage."""
     refresh: Callable[[str], Coroutine[Any, Any, None]] | None
@@ -210,6 +212,7 @@ def build_hands(settings: Settings, client: Client, messenger: Messenger | None)
             partial(remove_leftovers, condor, engine),
             partial(host_report, settings, condor),
         ),
+        leave=hosts.leave,
         sweep=Sweeper(condor, engine, submit_root, credentials).keep_sweeping,
         refresh=partial(keep_credentials_fresh, credentials, engine) if credentials else None,
     )
@@ -373,7 +376,10 @@ async def run_worker(settings: Settings, host: str | None, metrics_port: int | N
         hands = build_hands(settings, client, messenger)
         workers = build_workers(client, hands, host, settings.max_dagmans)
         renewal = credentials.wait_for_renewal()
-        return await _serve(workers, _beside(hands, host), renewal, stop, host or CENTRAL)
+        begins_anew = await _serve(workers, _beside(hands, host), renewal, stop, host or CENTRAL)
+        if host and not begins_anew:
+            await hands.leave(host)
+        return begins_anew
 
 
 def _beside(hands: Hands, host: str | None) -> list[Coroutine[Any, Any, None]]:

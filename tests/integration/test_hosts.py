@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,15 +172,24 @@ def test_a_host_that_was_given_up_is_used_again_when_its_worker_is_heard_of(sess
     assert used(session) == {"a": 500}
 
 
+def test_a_host_that_was_left_is_used_again_when_it_is_announced(session: Session) -> None:
+    for name in ("a", "b"):
+        hosts.announce_host(session, report(name), SILENCE)
+    hosts.leave_host(session, "a")
+    assert used(session) == {"b": 500}
+    assert hosts.announce_host(session, report("a"), SILENCE), "it is news"
+    assert used(session) == {"a": 500, "b": 500}
+
+
 @contextmanager
-def worker(host: str, **settings: str) -> Iterator[None]:
+def worker(host: str, **settings: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A worker that serves the namespace under this name."""
     started = subprocess.Popen(
         [Path(sys.executable).with_name("wms2"), "worker", "run", "--host", host],
         env={**os.environ, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        yield
+        yield started
     finally:
         started.kill()
         started.wait()
@@ -249,11 +259,7 @@ async def test_the_collector_knows_the_schedd_of_this_host(stack: Settings) -> N
 def test_workers_announce_their_hosts_and_admission_lends_where_operators_let_it(
     wms2: Any, engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lent_on() -> dict[str, int]:
-        shown = wms2("admission", "show", "--json")
-        listed = shown.json()["hosts"] if shown.code == 0 else []
-        return {host["host"]: host["dagmans"] for host in listed}
-
+    lent_on = partial(lending_hosts, wms2)
     assert "admission does not run;" in wms2("admission", "show").stderr
     with ExitStack() as workers:
         workers.enter_context(worker("submit-1", WMS2_MAX_DAGMANS="33"))
@@ -292,6 +298,28 @@ def test_workers_announce_their_hosts_and_admission_lends_where_operators_let_it
     assert (trail[3].detail, trail[3].reason) == ({"limit": 2, "idle_budget": 100}, "slow schedds")
     monkeypatch.setattr("wms2.door.admission.ANSWER_TIMEOUT", timedelta(seconds=1))
     assert "no worker answers" in wms2("admission", "show").stderr
+
+
+def lending_hosts(wms2: Any) -> dict[str, int]:
+    """The hosts that admission lends slots on, and how many DAGMans each may run."""
+    shown = wms2("admission", "show", "--json")
+    listed = shown.json()["hosts"] if shown.code == 0 else []
+    return {host["host"]: host["dagmans"] for host in listed}
+
+
+@pytest.mark.pool
+def test_a_worker_that_is_stopped_says_so_and_nothing_more_is_lent_on_its_host_until_it_is_back(
+    wms2: Any,
+) -> None:
+    with worker("submit-1"), worker("submit-2") as stopped:
+        until(lambda: set(lending_hosts(wms2)) == {"submit-1", "submit-2"})
+        stopped.terminate()
+        assert stopped.wait(PATIENCE_SEC) == 0
+        until(lambda: set(lending_hosts(wms2)) == {"submit-1"})
+        (_, left) = wms2("host", "list", "--json").json()
+        assert left["unused_because"].startswith("its worker was stopped at")
+        with worker("submit-2"):
+            until(lambda: set(lending_hosts(wms2)) == {"submit-1", "submit-2"})
 
 
 @pytest.mark.pool

@@ -45,6 +45,10 @@ TABLE = [
 ]  # fmt: skip
 
 
+def test_a_host_whose_worker_said_that_it_stops_is_not_used() -> None:
+    assert why_unused(host(left_at=NOW), NOW, SILENCE) == "its worker was stopped at 2027-01-31 12:00 UTC"
+
+
 @pytest.mark.parametrize(("lately", "known", "disabled", "given_up", "why"), TABLE)
 def test_a_host_is_used_when_worker_collector_and_operators_agree(
     lately: bool, known: bool, disabled: bool, given_up: str | None, why: str | None

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 ANNOUNCE_EVERY_SEC = 60.0
 ANNOUNCE_AGAIN_SEC = 15.0
+LEAVE_SEC = 5.0
 
 
 class HostActivities(DatabaseActivities):
@@ -57,6 +58,18 @@ class HostActivities(DatabaseActivities):
     async def announce(self, report: HostReport) -> bool:
         """Whether it was news that this host is served."""
         return await self.record(hosts.announce_host, report, self._silence)
+
+    async def leave(self, host: str) -> None:
+        """Say that this host is served no more, so that nobody is lent a slot where it would wait in vain.
+
+        Who does not get through leaves it at that: a host that is silent is used no more, either.
+        """
+        try:
+            async with asyncio.timeout(LEAVE_SEC):
+                await self.record(hosts.leave_host, host)
+                await self.tell_admission()
+        except (RPCError, SQLAlchemyError, TimeoutError) as error:
+            log.warning("nobody heard that the worker of host %s stops: %s", host, error or "no answer")
 
     async def _schedds(self) -> set[str] | None:
         try:

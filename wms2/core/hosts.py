@@ -27,6 +27,8 @@ def why_unused(host: SubmitHost, now: datetime, silence: timedelta) -> str | Non
         return f"disabled by {host.said_by or 'an operator'}{why}"
     if host.lost_at is not None and host.last_seen_at <= host.lost_at:
         return f"given up at {_minute(host.lost_at)}, and its worker has not been heard of since"
+    if host.left_at is not None:
+        return f"its worker was stopped at {_minute(host.left_at)}"
     if is_silent(host, now, silence):
         return f"its worker is silent since {_minute(host.last_seen_at)}"
     if host.schedd_gone_at is not None:

@@ -36,6 +36,7 @@ def announce_host(session: Session, report: HostReport, silence: timedelta) -> b
         "version": report.version,
         "last_seen_at": now,
         "silence_told_at": None,
+        "left_at": None,
     }
     if before is not None and before.schedd_name != report.schedd_name:
         said["schedd_gone_at"] = None
@@ -44,6 +45,11 @@ def announce_host(session: Session, report: HostReport, silence: timedelta) -> b
     if before is None or why_unused(before, now, silence) is not None:
         return True
     return before.max_dagmans != report.dagmans
+
+
+def leave_host(session: Session, name: str) -> None:
+    """Its worker stops: nothing more is lent there until the host is announced again, by the next one or another."""
+    _update(session, name, left_at=database_time(session))
 
 
 def survey_hosts(session: Session, schedds: Collection[str] | None, silence: timedelta) -> HostSurvey:

@@ -34,6 +34,8 @@ class SubmitHost(Model):
     """Since when the collector does not know its schedd; None while it does."""
     silence_told_at: datetime | None = None
     """When operators were told that it is silent; None while it is not."""
+    left_at: datetime | None = None
+    """When its worker said that it stops; None once it is announced again."""
     disabled: Flag = False
     lost_at: datetime | None = None
     """When an operator gave it up: it must be seen again before it is used."""

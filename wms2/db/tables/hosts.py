@@ -20,6 +20,7 @@ class SubmitHostRow(Table):
     last_seen_at: Mapped[Now]
     schedd_gone_at: Mapped[Moment | None]
     silence_told_at: Mapped[Moment | None]
+    left_at: Mapped[Moment | None]
 
 
 class HostWordRow(Table):
