@@ -394,8 +394,11 @@ async def test_ten_thousand_in_line_are_carried_into_a_new_history_and_the_first
         first = line[49].asked.request
         holder = await start_holder(client, SlotRequest(request=first, round=0, priority=49), minutes=60)
 
-        async def is_new_run() -> bool:
+        # Enough for a long history, and fewer than the server keeps for a workflow that is at work.
+        for _ in range(60):
             await signal_admission(client, "ask", asked("one_more"), nothing_remembered)
+
+        async def is_new_run() -> bool:
             now = await client.get_workflow_handle(ADMISSION).describe()
             return now.run_id != handle.first_execution_run_id
 
