@@ -74,7 +74,7 @@ async def test_a_service_that_hangs_keeps_no_record_from_being_written(
 ) -> None:
     monkeypatch.setattr("wms2.worker.GRACE", timedelta(0))
     client = real_env.client
-    hands = Hands([record], [ask_rucio], [record], [record], [record], nothing, nothing, None)
+    hands = Hands([record], [ask_rucio], [record], [record], [record], nothing, nothing, nothing, None)
     async with AsyncExitStack() as workers, asyncio.timeout(PATIENCE_SEC):
         for worker in build_workers(client, hands, HOST, dags=1):
             await workers.enter_async_context(worker)
@@ -122,7 +122,7 @@ async def test_looks_at_transfers_however_many_keep_no_files_from_being_protecte
     monkeypatch.setattr("wms2.worker.GRACE", timedelta(0))
     client = real_env.client
     services = [place_blocks, protect_outputs]
-    hands = Hands([record], services, [record], [record], [record], nothing, nothing, None)
+    hands = Hands([record], services, [record], [record], [record], nothing, nothing, nothing, None)
     async with AsyncExitStack() as workers, asyncio.timeout(PATIENCE_SEC):
         for worker in build_workers(client, hands, HOST, dags=1):
             await workers.enter_async_context(worker)
@@ -167,7 +167,9 @@ async def test_plans_that_wait_for_a_service_keep_nothing_else_from_being_done_o
 ) -> None:
     monkeypatch.setattr("wms2.worker.GRACE", timedelta(0))
     client = real_env.client
-    hands = Hands([record], [ask_rucio], [record, plan_round], [plan_round], [record], nothing, nothing, None)
+    hands = Hands(
+        [record], [ask_rucio], [record, plan_round], [plan_round], [record], nothing, nothing, nothing, None
+    )
     async with AsyncExitStack() as workers, asyncio.timeout(PATIENCE_SEC):
         for worker in build_workers(client, hands, HOST, dags=1):
             await workers.enter_async_context(worker)

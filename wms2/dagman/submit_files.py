@@ -37,10 +37,9 @@ _INFORMATION = (
     "MemoryUsage, ResidentSetSize, RemoteUserCpu, RemoteSysCpu, RemoteWallClockTime, RequestMemory, RequestCpus, "
     "DAGNodeName\n"
 )
-_AT_ELECTED_SITE = (
-    '+DESIRED_Sites = "$(elected_site)"\n'
-    "requirements = stringListMember(TARGET.GLIDEIN_CMSSite, MY.DESIRED_Sites)\n"
-)
+# One that was evicted matches nothing any more: it would start again before anybody looks whether it is to end.
+_WHERE = "requirements = stringListMember(TARGET.GLIDEIN_CMSSite, MY.DESIRED_Sites) && (MY.NumJobStarts ?: 0) == 0\n"
+_AT_ELECTED_SITE = '+DESIRED_Sites = "$(elected_site)"\n' + _WHERE
 
 
 def round_include(sites: Sequence[str], priority: int) -> str:
@@ -121,8 +120,8 @@ def _landing(snapshot: Snapshot) -> str:
         "include : site.inc\n"
         "request_cpus = 1\nrequest_memory = 128\nrequest_disk = 1024\n"
         '+DESIRED_Sites = "$(landing_sites)"\n'
-        "requirements = stringListMember(TARGET.GLIDEIN_CMSSite, MY.DESIRED_Sites)\n"
-        "+WMS2_LandingNode = true\n"
+        + _WHERE
+        + "+WMS2_LandingNode = true\n"
         + _attributes(snapshot, "Landing", 60)
         + _files(snapshot)
         + "should_transfer_files = YES\n"
