@@ -69,7 +69,7 @@ class HostActivities(DatabaseActivities):
                 await self.record(hosts.leave_host, host)
                 await self.tell_admission()
         except (RPCError, SQLAlchemyError, TimeoutError) as error:
-            log.warning("nobody heard that the worker of host %s stops: %s", host, error or "no answer")
+            log.warning("nobody heard that the worker of host %s stops: %s", host, str(error) or "no answer")
 
     async def _schedds(self) -> set[str] | None:
         try:
